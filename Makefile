@@ -27,8 +27,8 @@ lint: $(INSTALLED)
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 
-# The documentation site, in build/site: open build/site/index.html. `.venv/bin/mkdocs serve` shows changes as you write,
-# `.venv/bin/mike deploy VERSION` keeps one site for each release on the branch gh-pages.
+# The documentation site, in build/site. `.venv/bin/mkdocs serve` serves it on 127.0.0.1:8000 with search, and shows
+# changes as you write; `.venv/bin/mike deploy VERSION` keeps a site for each release on the branch gh-pages.
 docs: $(INSTALLED)
 	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build
 

@@ -140,5 +140,4 @@ def opening(path: str, kind: str, fix: str, error: Callable[[str], Exception] = 
         if isinstance(caught, MemoryError) or not (isinstance(caught, Exception) or type(caught).__name__ == _PANIC):
             raise
         reason = " ".join(str(caught).split())[:_SHOWN] or type(caught).__name__
-        article = "an" if kind[0] in "aeiou" else "a"
-        raise error(f"{redact_url(path)} is not {article} {kind}: {reason}; {fix}") from caught
+        raise error(f"{redact_url(path)} is not a valid {kind}: {reason}; {fix}") from caught

@@ -1,13 +1,20 @@
-"""The commands that README.md and docs/ show."""
+"""The commands that README.md and docs/ show, and the examples of the help of commands."""
 
 import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import typer
+
+from gristmill.flows.cli import app
+from gristmill.flows.cli.app import Listing
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+COMMANDS_PAGE = ROOT / "docs/reference/commands.md"  # which has the examples of `examples`
+PAGES = [ROOT / "README.md", *(path for path in sorted((ROOT / "docs").rglob("*.md")) if path != COMMANDS_PAGE)]
 _SETTING = re.compile(r"[A-Z][A-Z0-9_]*=\S*$")
 _FENCE = re.compile(r"\s*(```+)\s*(\w*)")
 # Languages of blocks that a reader types into a shell; output is in a block of `text`.
@@ -16,7 +23,8 @@ SHELLS = {"sh", "bash", "console"}
 
 @dataclass(frozen=True)
 class Documented:
-    """A command of ours as a page shows it: its environment variables, and the words after `gristmill`."""
+    """A command of ours as a page, or the help of a command, shows it: its environment variables, and the words after
+    `gristmill`. `line`: of the page; of a help, the number of the example."""
 
     page: str
     line: int
@@ -30,6 +38,29 @@ class Documented:
 def commands() -> list[Documented]:
     """All commands in blocks of code, lines that end in a backslash joined, without comments."""
     return [each for page in PAGES for each in _commands_of(page)]
+
+
+def helps() -> dict[tuple[str, ...], Any]:
+    """The program, its groups and its commands with their parameters, by the words after `gristmill`; in the order of
+    the table."""
+    program = typer.main.get_command(app)
+    pages: dict[tuple[str, ...], Any] = {(): program}
+    for name, command in program.commands.items():
+        if not command.hidden:
+            pages[name,] = command.load() if isinstance(command, Listing) else command
+            pages |= {(name, member): each.load() for member, each in getattr(command, "commands", {}).items()}
+    return pages
+
+
+def examples() -> list[Documented]:
+    """The examples of the help of the program, its groups and its commands."""
+    documented = []
+    for path, command in helps().items():
+        for number, example in enumerate(command.examples, 1):
+            program, *words = shlex.split(example)
+            assert program == "gristmill", example
+            documented.append(Documented(f"{' '.join(['gristmill', *path])} --help", number, {}, tuple(words)))
+    return documented
 
 
 def blocks(text: str) -> Iterator[tuple[int, str]]:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 
 from tests.conftest import Runs
@@ -26,8 +25,8 @@ def executed(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[d
     monkeypatch.setenv("MPLBACKEND", "module://matplotlib_inline.backend_inline")
     shutil.copy(EXAMPLES / "docstrings.py", folder)
     notebook = nbformat.read(EXAMPLES / name, as_version=4)
-    kernel = AsyncKernelManager(kernel_name="python3", transport="ipc")
-    NotebookClient(notebook, km=kernel, timeout=900, resources={"metadata": {"path": str(folder)}}).execute()
+    place = {"metadata": {"path": str(folder)}}
+    NotebookClient(notebook, timeout=900, startup_timeout=300, kernel_name="python3", resources=place).execute()
     return [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
 
 

@@ -53,6 +53,8 @@ def test_a_wheel_has_the_files_that_the_code_reads(wheel, tmp_path):
     }
     assert not {f"gristmill/{name}" for name in there} - packed
     assert {"gristmill/py.typed", "gristmill/functions.pyi"} <= packed, "or type checkers see nothing"
+    [man_page] = [name for name in packed if name.endswith(".data/data/share/man/man1/gristmill.1")]
+    assert (tmp_path / "installed" / man_page).read_bytes() == (ROOT / "docs/gristmill.1").read_bytes()
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "installed"), "GRISTMILL_HOME": str(tmp_path / "home")}
     code = "import gristmill, sys; print(gristmill.__file__); sys.argv[1:] = ['recipe', 'rules', 'gopher_quality']; "
     code += "from gristmill.flows.cli import main; main()"

@@ -30,7 +30,7 @@ __all__ = ["app", "main"]
 
 
 def main() -> None:
-    """The entry point: an error is one line, and the log above or a file has the rest."""
+    """Run the command line. An error is printed as one line; the log has the details."""
     if trouble := limits.few_addresses(limits.MIN_START):
         sys.exit(f"gristmill: {trouble}")
     try:
@@ -43,12 +43,12 @@ def main() -> None:
         terminal.console(stderr=True).print(message, highlight=False, soft_wrap=True)
         sys.exit(1)
     finally:
-        gc.freeze()  # or Python looks for cycles in all that was imported before it ends, which takes a second
+        gc.freeze()  # otherwise Python searches all imported modules for cycles at exit, which takes a second
 
 
 def _unshared(error: BaseException) -> str:
-    """What to do where the error is for a file of the home that is another account's; "" for any other."""
+    """Return the fix for an error about a file of the home that belongs to another account; "" for any other error."""
     try:
         return databases.unshared(error, machine_settings.MachineSettings().home)
-    except ValueError:  # the settings may be what is wrong
+    except ValueError:  # the settings may be the cause of the error
         return ""

@@ -1,4 +1,4 @@
-"""Commands that compare recipes: ablate, noise, by which its reach is known, and list, which shows all."""
+"""Commands that compare recipes: ablate, noise and list."""
 
 from dataclasses import replace
 from functools import partial
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 import wrapt
 
-from gristmill.flows.cli.app import Json
+from gristmill.flows.cli.app import Json, RecipeArgument
 from gristmill.flows.cli.in_flow import in_flow, recipe_to_run
 from gristmill.flows.cli.options import with_options
 from gristmill.flows.cli.results import decision_parts
@@ -42,30 +42,34 @@ else:
 
 @with_options
 def ablate(
-    base: Annotated[str, typer.Argument(metavar="BASE", help="a YAML file, or the name of a shipped recipe")],
+    base: RecipeArgument,
     options: DecisionOptions,
     other: OtherDevice,
-    plan: Annotated[
-        bool, typer.Option("--plan", help="print what would be done and what it costs; do nothing")
-    ] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="only the plan, with its cost")] = False,
     as_json: Json = False,
 ) -> None:
-    """Prints which is better, by how many bits per byte, how sure that is, and what it costs. Finished runs are reused.
+    """Prints the better recipe, the difference in bits per byte with its uncertainty, and the cost. Reuses finished
+    runs.
 
-    gristmill decide ablate recipe.yaml --without gopher_quality --judge extracted --plan"""
+    Guide: docs/guides/compare-recipes.md
+
+    Examples:
+        gristmill decide ablate recipe.yaml --without gopher_quality --plan
+        gristmill decide ablate recipe.yaml --raw --judge extracted
+    """
     require("train", "comparing recipes")
     if plan:
         _print_plan(base, options, other)
     elif named := [flag for flag, value in (("--device", other.device), ("--price", other.price)) if value]:
-        raise ValueError(f"{' and '.join(named)}: for --plan alone; runs are trained on this machine")
+        raise ValueError(f"{' and '.join(named)} need --plan, because models are trained on this machine. Add --plan")
     else:
         compare(base, options, as_json)
 
 
 def _print_plan(base: str, options: DecisionOptions, other: OtherDevice) -> None:
-    """Without a judge all sources judge, and that is printed."""
+    """Print the plan of a decision. Without a judge, all sources judge, and a line reports that."""
     if other.devices > 1 and not other.device:
-        raise ValueError(f"--devices {other.devices}: of what? name it by --device, as h100")
+        raise ValueError(f"--devices {other.devices} needs --device. Add the name of the GPU, such as --device h100")
     has_judge = bool(options.clean or options.judge)
     options = options if has_judge else replace(options, judge=[EXTRACTED])
     _, compared, sets = _checked(base, options)
@@ -83,7 +87,8 @@ def _print_plan(base: str, options: DecisionOptions, other: OtherDevice) -> None
 
 
 def _checked(base: str, options: DecisionOptions) -> tuple["Recipe", "Arms", dict[str, int]]:
-    """The base, the recipes that are compared, and the sets that tasks give. Raises before Prefect is imported."""
+    """Return the base, the compared recipes, and the evaluation sets of tasks. Raises ValueError before Prefect is
+    imported."""
     recipe = recipe_to_run(base, None)
     compared = decision_plan.arms(recipe, options, options.leave_one_out)
     for candidate in compared.candidates:
@@ -96,7 +101,7 @@ def _checked(base: str, options: DecisionOptions) -> tuple["Recipe", "Arms", dic
 
 
 def compare(base: str, options: DecisionOptions, as_json: bool = False) -> None:
-    """Run the flow `ablate` and print what it found."""
+    """Run the flow `ablate` and print its report."""
     recipe, *_ = _checked(base, options)
 
     report = in_flow("ablate", recipe.name, lambda: ablation.ablate(recipe, **vars(options)))
@@ -104,30 +109,39 @@ def compare(base: str, options: DecisionOptions, as_json: bool = False) -> None:
 
 
 def proxy_noise(
-    proxy: Annotated[Path, typer.Argument(metavar="FILE", help="a proxy's YAML file", exists=True, dir_okay=False)],
-    runs: Annotated[str, typer.Option(metavar="TEXT", help="which runs these were; kept with the numbers")],
+    proxy: Annotated[Path, typer.Argument(metavar="FILE", help="YAML file of a proxy", exists=True, dir_okay=False)],
+    runs: Annotated[str, typer.Option(metavar="TEXT", help="description of the runs, stored with the result")],
 ) -> None:
-    """Reads the runs of the proxy in the home, and writes FILE with the ending .json. With it a decision says which
-    effect it can detect before it trains anything."""
+    """Reads the proxy's runs in the home and writes FILE as .json. Decisions use it to report the smallest effect that
+    they can detect.
+
+    Guide: docs/guides/compare-recipes.md
+
+    Examples:
+        gristmill decide noise own.yaml --runs "12 A/A pairs of web.yaml"
+    """
     fitted_noise = noise.fit_noise(MachineSettings().home, load_proxy(proxy), runs)
     written = proxy.with_suffix(".json")
     noise.write_noise(fitted_noise, written)
     size = f"{fitted_noise.documents} documents, {fitted_noise.degrees} degrees"
-    print_texts([f"{written}: {fitted_noise.tokens:,} tokens a run, {size}"])
+    print_texts([f"wrote {written}: {fitted_noise.tokens:,} tokens per run, {size}"])
 
 
 def decisions(
-    base: Annotated[
-        str, typer.Argument(metavar="[BASE]", help="the name of a recipe: decisions against it alone")
-    ] = "",
-    by_cost: Annotated[
-        bool, typer.Option("--by-cost", help="the CPU time that a candidate saves first; else the largest gain")
-    ] = False,
+    base: Annotated[str, typer.Argument(metavar="BASE", help="name of the recipe whose decisions are listed")] = "",
+    by_cost: Annotated[bool, typer.Option("--by-cost", help="order by saved CPU time instead of gain")] = False,
     as_json: Json = False,
 ) -> None:
-    """Side by side: which change gained most, by what judge and at what size."""
+    """Prints the gain, judge and model size of each decision.
+
+    Guide: docs/guides/compare-recipes.md
+
+    Examples:
+        gristmill decide list
+        gristmill decide list --by-cost
+    """
     home = MachineSettings().home
     rows = report.leaderboard(home, base or None, by_cost)
     against = f" against {base}" if base else ""
-    missing = f"{home} has no decision{against} that says what judged; `gristmill decide ablate` makes one"
+    missing = f"no decision{against} in {home} has a judge. Make one with `gristmill decide ablate`"
     print_result(rows, [decision_page.leaderboard(rows) if rows else missing], as_json)

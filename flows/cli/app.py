@@ -4,6 +4,7 @@
 docstring of the command's function has the rest.
 """
 
+import glob
 import inspect
 import os
 from collections.abc import Sequence
@@ -17,10 +18,12 @@ from typer.core import TyperCommand, TyperGroup
 if TYPE_CHECKING:
     from gristmill.flows.machine import installed, variables
     from gristmill.flows.machine import settings as machine_settings
+    from gristmill.flows.recipe import recipe as recipes
 else:
     installed = wrapt.lazy_import("gristmill.flows.machine.installed")
     machine_settings = wrapt.lazy_import("gristmill.flows.machine.settings")
     variables = wrapt.lazy_import("gristmill.flows.machine.variables")
+    recipes = wrapt.lazy_import("gristmill.flows.recipe.recipe")
 
 # The modules of the commands.
 ABLATING = "gristmill.flows.cli.ablating"
@@ -37,15 +40,55 @@ SEARCHING = "gristmill.flows.cli.searching"
 SERVING = "gristmill.flows.cli.serving"
 TRAINING = "gristmill.flows.cli.training"
 
-# The groups of commands, in the order of --help.
+HELP_WIDTH = 76  # columns of an example: a terminal of 80 less its indentation
+
+# The groups of commands, in the order of --help: the help of each.
 GROUPS: dict[str, str] = {
-    "recipe": "Write recipes and steps; list rules and columns.",
-    "decide": "Compare recipes, mixtures, thresholds, sizes and costs.",
-    "explain": "Find out where documents come from, and why they were dropped.",
-    "export": "Write documents, a model or tokens for other tools.",
-    "train": "Train models for steps, on several machines, and evaluate them.",
-    "home": "Check this machine and its home; free disk space.",
+    "recipe": """Write recipes and steps; list rules and columns.
+
+    Examples:
+        gristmill recipe init crawl
+        gristmill recipe rules gopher_quality
+    """,
+    "decide": """Compare recipes, mixtures, thresholds, sizes and costs.
+
+    Examples:
+        gristmill decide whatif recipe.yaml --set gopher_quality.min_words=100
+        gristmill decide ablate recipe.yaml --without gopher_quality --plan
+    """,
+    "explain": """Find out where documents come from, and why they were dropped.
+
+    Examples:
+        gristmill explain show dropped --rule gopher_quality.words
+        gristmill explain find recipe.yaml "a phrase"
+    """,
+    "export": """Write documents, a model or tokens for other tools.
+
+    Examples:
+        gristmill export documents recipe.yaml --to documents
+        gristmill export model recipe.yaml --to model
+    """,
+    "train": """Train models for steps, on several machines, and evaluate them.
+
+    Examples:
+        gristmill train classifier quality.bin --jsonl labels.jsonl
+        gristmill train evaluate recipe.yaml --tasks tasks
+    """,
+    "home": """Check this machine and its home; free disk space.
+
+    Examples:
+        gristmill home status
+        gristmill home gc --days 30
+    """,
 }
+HELP = """Turn web crawls into a curated corpus and a trained language model.
+
+Gristmill records why each document was kept or dropped, and tests what each decision is worth.
+
+Examples:
+    gristmill demo
+    gristmill run recipe.yaml
+"""
 
 # By group, "" for the top level: each command's module and function, and the first sentence of its help.
 COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
@@ -57,19 +100,15 @@ COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
         "report": (JUDGING, "report", "Write an HTML page about a finished run, and print its path."),
         "sql": (QUERYING, "sql", "Query a finished run's documents, ledger and tokens with SQL."),
         "browse": (BROWSING, "browse", "Browse a finished corpus in a local web page, until Ctrl-C."),
-        "ui": (
-            SERVING,
-            "ui",
-            "Show this home's runs and models in a browser: Prefect's pages and MLflow's, until Ctrl-C.",
-        ),
+        "ui": (SERVING, "ui", "Show this home's runs and models in a browser, until Ctrl-C."),
         "settings": (SERVING, "settings", "List the settings of this machine: variable, value, origin."),
     },
     "recipe": {
         "init": (PREPARING, "init", "Write a short recipe that runs on your own files."),
         "schema": (PREPARING, "schema", "Print every recipe key as a JSON schema for your editor."),
-        "new-step": (JUDGING, "new_step", "Write a working step of your own, and its test."),
+        "new-step": (JUDGING, "new_step", "Write a custom step that works, and its test."),
         "rules": (JUDGING, "rules", "List the rules of all document steps, with thresholds."),
-        "columns": (LOOKING, "columns", "List the columns that expressions may use, with values."),
+        "columns": (LOOKING, "columns", "List the columns that expressions can use, with values."),
     },
     "decide": {
         "ablate": (ABLATING, "ablate", "Compare a recipe with variants by training small models."),
@@ -81,7 +120,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
         "transfer": (SCALING, "transfer", "Test whether the best learning rate holds at other sizes."),
         "whatif": (JUDGING, "whatif", "Replay a finished run with other thresholds."),
         "thresholds": (JUDGING, "thresholds", "Propose thresholds for each language from a finished run."),
-        "mixture": (JUDGING, "plan_mixture", "Show each source's share, tokens and epochs in training."),
+        "mixture": (JUDGING, "plan_mixture", "Show the share, tokens and epochs of each source in training."),
         "plan": (PREPARING, "plan", "Estimate a training's memory, time, checkpoints and price."),
         "capacity": (PREPARING, "capacity", "Estimate the cost of a whole crawl from a finished run."),
     },
@@ -104,11 +143,11 @@ COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
         "tokens": (EXPORTING, "tokens", "Write a recipe's tokens in another trainer's format."),
     },
     "train": {
-        "lm": (TRAINING, "lm", "Train a language's models for the step `perplexity`."),
+        "lm": (TRAINING, "lm", "Train models of a language for the step `perplexity`."),
         "classifier": (TRAINING, "classifier", "Train a fastText classifier on good examples or labels."),
         "head": (TRAINING, "head", "Train a head for the step `embedding` on labels."),
         "from-tokens": (EXPORTING, "train_tokens", "Train on token files of nanoGPT or llm.c."),
-        "join": (EXPORTING, "join", "Train as one of several machines, beside `gristmill run`."),
+        "join": (EXPORTING, "join", "Train as one of several machines of `gristmill run`."),
         "import": (EXPORTING, "import_run", "Import another program's training run into MLflow."),
         "evaluate": (EVALUATING, "evaluate", "Evaluate a model on held-out text and on tasks."),
     },
@@ -186,7 +225,42 @@ def renamed(words: Sequence[str]) -> tuple[str, list[str]] | None:
     return None
 
 
-class Checked(TyperCommand):
+def split_help(text: str) -> tuple[str, list[str]]:
+    """The prose of a help text, each paragraph as one line, and the commands below its heading `Examples:`."""
+    prose, _, examples = inspect.cleandoc(text).partition("\n\nExamples:\n")
+    paragraphs = (" ".join(paragraph.split()) for paragraph in prose.split("\n\n"))
+    return "\n\n".join(filter(None, paragraphs)), [line.strip() for line in examples.splitlines() if line.strip()]
+
+
+def shell_lines(command: str, width: int) -> list[str]:
+    """A command in lines of at most `width` characters. It continues after a backslash, and breaks only before an
+    option, so the lines can be pasted into a shell."""
+    lines: list[str] = []
+    separator = " --"
+    for number, part in enumerate(command.split(separator)):
+        piece = f"{separator[1:]}{part}" if number else part
+        if lines and len(f"{lines[-1]} {piece} \\") <= width:
+            lines[-1] += f" {piece}"
+        else:
+            lines.append(f"    {piece}" if lines else piece)
+    return [*(f"{line} \\" for line in lines[:-1]), lines[-1]]
+
+
+class WithExamples:
+    """A command or a group whose help ends with its examples."""
+
+    def __init__(self, name: str | None, *, help: str | None = None, **attributes: Any) -> None:
+        prose, self.examples = split_help(help or "")
+        super().__init__(name=name, help=prose, **attributes)  # type: ignore[call-arg]
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        super().format_help(ctx, formatter)  # type: ignore[misc]
+        if self.examples:  # a hidden command has none
+            lines = (line for example in self.examples for line in shell_lines(example, HELP_WIDTH))
+            formatter.write("\n".join([" Examples:", *(f"   {line}" for line in lines), ""]))
+
+
+class Checked(WithExamples, TyperCommand):
     """A command that refuses unknown variables GRISTMILL_... before it does anything, and makes nothing that other
     accounts may read, unless the settings say so."""
 
@@ -212,7 +286,7 @@ class Listing(TyperCommand):
         return typer.main.get_command(command)
 
 
-class LazyGroup(TyperGroup):
+class LazyGroup(WithExamples, TyperGroup):
     """A group with the commands of the table. A command is loaded when it runs or prints its own help (Click: "lazily
     loading subcommands")."""
 
@@ -236,14 +310,13 @@ app = typer.Typer(
     cls=LazyGroup,
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,
-    help="Web crawls in, a trained language model out, and a reason for every document that was dropped.\n\n"
-    "`gristmill settings` lists the environment variables that say where things are kept and how they run.",
+    help=HELP,
 )
 for _group, _summary in GROUPS.items():
     app.add_typer(
         typer.Typer(cls=LazyGroup, no_args_is_help=True, help=_summary),
         name=_group,
-        rich_help_panel="Groups of commands: `gristmill GROUP --help`",
+        rich_help_panel="Groups of commands: gristmill GROUP --help",
     )
 
 
@@ -257,27 +330,41 @@ def _print_version(is_requested: bool) -> None:
 def _options(
     is_version_requested: Annotated[
         bool,
-        typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="print the version, commit and libraries, and end"
-        ),
+        typer.Option("--version", callback=_print_version, is_eager=True, help="version, commit and libraries"),
     ] = False,
 ) -> None:
     """Options of the program itself."""
 
 
+def _complete_recipe(incomplete: str) -> list[str]:
+    """Names of shipped recipes and YAML files that begin with what a user has typed."""
+    names = sorted(path.stem for path in recipes.RECIPES.glob("*.yaml"))
+    files = sorted(glob.glob(f"{glob.escape(incomplete)}*.yaml"))
+    return [*(name for name in names if name.startswith(incomplete)), *files]
+
+
 # Options and arguments that several commands have.
-Json = Annotated[bool, typer.Option("--json", help="print JSON")]
+Json = Annotated[bool, typer.Option("--json", help="JSON output")]
 Limit = Annotated[
-    int | None, typer.Option("--limit", min=1, help="read the first so many documents of each source only, to try")
+    int | None, typer.Option("--limit", min=1, help="number of documents to read from each source; default: all")
 ]
-RecipeArgument = Annotated[str, typer.Argument(metavar="RECIPE", help="a YAML file, or the name of a shipped recipe")]
+RecipeArgument = Annotated[
+    str,
+    typer.Argument(metavar="RECIPE", help="YAML file, or name of a shipped recipe", autocompletion=_complete_recipe),
+]
 FinishedRecipe = Annotated[
-    str, typer.Argument(metavar="RECIPE", help="as for `run`, which must have finished what is asked for")
+    str,
+    typer.Argument(
+        metavar="RECIPE",
+        help="YAML file or shipped recipe whose run is finished",
+        autocompletion=_complete_recipe,
+    ),
 ]
 ModelArgument = Annotated[
     str,
     typer.Argument(
         metavar="RECIPE|FOLDER",
-        help="a recipe whose training is finished; or the local folder of a training run, a checkpoint, an export",
+        help="recipe with a trained model; or local folder of a training run, a checkpoint or an export",
+        autocompletion=_complete_recipe,
     ),
 ]

@@ -1,6 +1,6 @@
-"""Documents for a reader: kept, dropped and cut ones, their lineage, near-duplicates beside each other, columns.
+"""Documents for a reader: kept, dropped and edited documents, their lineage, near-duplicates and columns.
 
-Also what a search found in them: phrases, spans, batches and memorized text.
+Also the results of searches: phrases, spans and batches.
 """
 
 from collections.abc import Iterable, Iterator
@@ -33,19 +33,19 @@ _MARKED = "bold red"
 
 
 def shortened(text: str, characters: int) -> str:
-    """The beginning of a text, and how much is left out."""
+    """Return the beginning of a text, and the number of characters that are left out."""
     rest = len(text) - characters
     return text if rest <= 0 else f"{text[:characters]} [... {rest:,} more characters]"
 
 
 def _field(name: str, value: object) -> str:
-    """A value in a line of its own, whatever is in it."""
+    """Return a value as one line; line ends in it are escaped."""
     return f"{name}: {one_line(str(value))}"
 
 
 def kept(documents: "KeptDocuments", characters: int) -> Iterator[str]:
-    """The stage's folder, ahead of it the recipes whose curated documents these are; then each document with the first
-    characters of its text."""
+    """Yield a heading with the recipes and the stage's folder, then each document with the first characters of its
+    text."""
     yield f"== {': '.join([*filter(None, [', '.join(documents.recipes)]), documents.folder])}"
     for document in documents.documents:
         lines = [_field(name, value) for name, value in document.row.items() if value is not None]
@@ -55,41 +55,41 @@ def kept(documents: "KeptDocuments", characters: int) -> Iterator[str]:
 
 
 def dropped(sample: "Dropped", characters: int) -> Text:
-    """The row and the text, its offending parts in ⟦brackets⟧; of a long text what surrounds them."""
-    shown = Text(f"== {sample.stage}\n")
-    shown.append("".join(_field(name, value) + "\n" for name, value in sample.row.items() if value is not None))
+    """Return the row and the text with its offending parts in ⟦brackets⟧; of a long text, an excerpt around them."""
+    block = Text(f"== {sample.stage}\n")
+    block.append("".join(_field(name, value) + "\n" for name, value in sample.row.items() if value is not None))
     if sample.unmarked:
-        shown.append(f"not marked: {sample.unmarked}\n")
+        block.append(f"{'not marked' if sample.text else 'not shown'}: {sample.unmarked}\n")
     if sample.remark:
-        shown.append(f"{sample.remark}\n")
+        block.append(f"{sample.remark}\n")
     if sample.text is None:
-        return shown
-    return shown.append_text(_pieces(marking.excerpt(sample.text, sample.marks, characters))).append("\n")
+        return block
+    return block.append_text(_pieces(marking.excerpt(sample.text, sample.marks, characters))).append("\n")
 
 
 def _pieces(pieces: "Iterable[Piece]") -> Text:
-    """Pieces of a text, the marked ones in ⟦brackets⟧."""
-    shown = Text()
+    """Join pieces of a text, with marked pieces in ⟦brackets⟧."""
+    line = Text()
     for piece in pieces:
-        shown.append(*((f"⟦{piece.text}⟧", _MARKED) if piece.marked else (piece.text,)))
-        shown.append(f" [... {piece.left_out:,} characters] " if piece.left_out else "")
-    return shown
+        line.append(*((f"⟦{piece.text}⟧", _MARKED) if piece.marked else (piece.text,)))
+        line.append(f" [... {piece.left_out:,} characters] " if piece.left_out else "")
+    return line
 
 
 def edit(sample: "Edit") -> Text:
-    """Where a step cut something out of a text, and what."""
+    """Return the place of an edit, and the text that a step removed."""
     row = sample.row
     lines = f"line {row['first_line'] + 1}"
     if row["last_line"] > row["first_line"]:
         lines = f"lines {row['first_line'] + 1} to {row['last_line'] + 1}"
-    shown = Text(f"{sample.stage}  {one_line(row['id'])}  {row['step']}.{row['rule']}, {lines}\n")
-    removed = "(not kept)" if row["removed"] is None else row["removed"].rstrip("\n")
-    shown.append(f"⟦{removed}⟧", style=_MARKED)
-    return shown.append(f" → {row['replacement']}\n" if row["replacement"] else "\n")
+    block = Text(f"{sample.stage}  {one_line(row['id'])}  {row['step']}.{row['rule']}, {lines}\n")
+    removed = "(not stored)" if row["removed"] is None else row["removed"].rstrip("\n")
+    block.append(f"⟦{removed}⟧", style=_MARKED)
+    return block.append(f" → {row['replacement']}\n" if row["replacement"] else "\n")
 
 
 def decision(verdict: "Decision") -> str:
-    """What one stage decided."""
+    """Return the decision of one stage as a line."""
     if verdict.kept:
         return f"{verdict.stage}: kept"
     row = verdict.row
@@ -100,7 +100,7 @@ def decision(verdict: "Decision") -> str:
 
 
 def lineage(record: "Lineage", characters: int) -> Iterator[str]:
-    """Sections: record, decision history, scores, raw page, text; of page and text the first `characters`."""
+    """Yield the sections record, decision history, scores, raw page and text; page and text are cut to `characters`."""
     yield f"== {record.stage}  {one_line(record.row['id'])}"
     yield from (_field(name, value) for name, value in record.columns.items())
     yield "\n-- decision history"
@@ -118,7 +118,7 @@ def lineage(record: "Lineage", characters: int) -> Iterator[str]:
 
 
 def token_lineage(origin: "TokenLineage", characters: int) -> Iterator[str]:
-    """The token and its place in its document, the document's lineage, and what derives from its record."""
+    """Yield the token and its place in its document, the document's lineage, and the tokens derived from its record."""
     place, derived = origin.place, origin.derived
     yield (
         f"== {one_line(origin.path)}, token {place.token:,}: {place.token_id} {origin.piece!r}, "
@@ -127,26 +127,25 @@ def token_lineage(origin: "TokenLineage", characters: int) -> Iterator[str]:
     yield from lineage(origin.document, characters)
     yield "\n-- derived again"
     if derived.tokens is None:
-        yield f"not derived: {one_line(derived.trouble)}"
+        yield f"cannot derive the tokens: {one_line(derived.trouble)}"
     elif derived.same(place):
-        yield f"{len(derived.tokens):,} tokens from the record, each the same as in the shard"
+        yield f"{len(derived.tokens):,} tokens from the record, identical to the shard"
     else:
         same = next((i for i, (a, b) in enumerate(zip(derived.tokens, place.tokens, strict=False)) if a != b), None)
         number = (min(len(derived.tokens), len(place.tokens)) if same is None else same) + 1
-        yield f"{len(derived.tokens):,} tokens from the record, other ones than in the shard from the {number:,}th on"
+        yield f"{len(derived.tokens):,} tokens from the record, different from the shard from token {number:,} on"
 
 
 def look_up(result: "LookUp") -> Iterator[Text]:
-    """What was looked up and how, then each near-duplicate with the first passage in which it differs."""
-
-    settings, least = result.settings, result.threshold
-    caught = [s_curve(settings.bands, settings.rows, jaccard) for jaccard in (least, 0.8)]
+    """Yield the query and its settings, then each near-duplicate with the first passage that differs."""
+    settings, threshold = result.settings, result.threshold
+    shares = [s_curve(settings.bands, settings.rows, jaccard) for jaccard in (threshold, 0.8)]
     lines = [
         f"== {result.stage}",
         *(f"the document itself: {duplicate_decision(outcome)}" for outcome in result.decisions),
-        f"others that share one of {settings.bands} bands of {settings.rows} rows with it: {result.sharing:,} (of "
-        f"those at Jaccard {least:g} {caught[0]:.1%} do, of those at 0.8 {caught[1]:.1%})",
-        f"with a Jaccard similarity of {least:g} or more, by shingles of {settings.shingle} {settings.unit}: "
+        f"candidates that share one of {settings.bands} bands of {settings.rows} rows: {result.sharing:,} (expected: "
+        f"{shares[0]:.1%} of near-duplicates at Jaccard {threshold:g}, {shares[1]:.1%} at 0.8)",
+        f"with a Jaccard similarity of at least {threshold:g}, on shingles of {settings.shingle} {settings.unit}: "
         f"{result.like:,}",
     ]
     yield Text("\n".join(lines) + "\n")
@@ -155,58 +154,55 @@ def look_up(result: "LookUp") -> Iterator[Text]:
 
 
 def match(text: str, result: "Match") -> Text:
-    """A near-duplicate of a text, and where the two first differ."""
-
+    """Return a near-duplicate of a text, and the first passage that differs."""
     lines = [
         f"{result.jaccard:.4f}  {result.id}  {result.source}",
         result.url or "",
         *map(duplicate_decision, result.decisions),
     ]
-    shown = Text("\n".join(one_line(line) for line in lines if line) + "\n")
-    return shown.append(difference(marking.first_difference(text, result.text)))
+    block = Text("\n".join(one_line(line) for line in lines if line) + "\n")
+    return block.append(difference(marking.first_difference(text, result.text)))
 
 
 def duplicate_decision(verdict: "Decision") -> str:
-    """What a near-duplicate removal decided."""
+    """Return the decision of a near-duplicate removal as a line."""
     row = verdict.row
     if verdict.kept:
         return f"{verdict.stage}: kept, cluster of {row['cluster_size']:,}"
-    of = f" for {row['representative']}" if row["representative"] else ""
-    by = ", connected with it by shared bands" if row["value"] is None else f", Jaccard {row['value']:.4f}"
-    return f"{verdict.stage}: dropped by {row['step']}.{row['rule']}{of}{by if of else ''}"
+    original = f", duplicate of {row['representative']}" if row["representative"] else ""
+    link = ", connected through shared bands" if row["value"] is None else f", Jaccard {row['value']:.4f}"
+    return f"{verdict.stage}: dropped by {row['step']}.{row['rule']}{original}{link if original else ''}"
 
 
 def difference(sides: "tuple[Passage, Passage] | None") -> Text:
-    """Two passages under each other; what differs in ⟦brackets⟧."""
+    """Return two passages below each other, with differences in ⟦brackets⟧."""
     if sides is None:
-        return Text("no word differs\n")
+        return Text("the words are identical\n")
     names = ("  this  ", "  other ")
     return Text("\n").join([passage(side, name) for name, side in zip(names, sides, strict=True)]).append("\n")
 
 
 def passage(side: "Passage", name: str = "") -> Text:
-    """A few words of a text after a name; those that the other text has not in ⟦brackets⟧."""
-    shown = Text(f"{name}{' ...' if side.begins_within else ''}")
+    """Return a few words of a text after a name, with words that the other text lacks in ⟦brackets⟧."""
+    line = Text(f"{name}{' ...' if side.begins_within else ''}")
     for stretch in side.stretches:
-        shown.append(" ").append(*((f"⟦{stretch.text}⟧", _MARKED) if stretch.alone else (stretch.text,)))
-    return shown.append(" ..." if side.ends_within else "")
+        line.append(" ").append(*((f"⟦{stretch.text}⟧", _MARKED) if stretch.alone else (stretch.text,)))
+    return line.append(" ..." if side.ends_within else "")
 
 
-_SHOWN = 300  # characters of an example
+_EXAMPLE_CHARACTERS = 300
 
 
 _VALUE_CHARACTERS = 40  # of a text among the values of a column
 
 
 def column_lines(description: "Columns") -> Iterator[str]:
-    """What stands in the terminal: a head, then the columns in their order."""
-    where = f"in the place of `{description.at}`" if description.at else "behind all steps"
-    of = (
-        "no run of it is finished, so no values"
-        if description.documents is None
-        else f"{description.documents:,} documents"
+    """Yield a heading, then the columns in their order."""
+    where = f"at the step `{description.at}`" if description.at else "after all steps"
+    sample = (
+        "no finished run, so no values" if description.documents is None else f"{description.documents:,} documents"
     )
-    yield f"{description.recipe}, {where}: {len(description.columns):,} columns; {of}"
+    yield f"{description.recipe}, {where}: {len(description.columns):,} columns; {sample}"
     widths = [
         max(len(cell) for cell in column) for column in zip(*map(_column_cells, description.columns), strict=True)
     ]
@@ -230,13 +226,13 @@ def _column_values(one: "DescribedColumn") -> str:
     if one.quantiles:
         parts.append(", ".join(f"{share:.0%} {value:.4g}" for share, value in one.quantiles.items()))
     if one.common:
-        shown = [f"{one_line(text[:_VALUE_CHARACTERS])!r} {share:.1%}" for text, share in one.common]
-        parts.append(", ".join(shown) + (f" (each up to {one.error:.1%} more)" if one.error else ""))
+        values = [f"{one_line(text[:_VALUE_CHARACTERS])!r} {share:.1%}" for text, share in one.common]
+        parts.append(", ".join(values) + (f" (each at most {one.error:.1%} more)" if one.error else ""))
     return "; ".join(parts)
 
 
-_TEXT = 2_000  # characters of a text that is traced
-_DOCUMENTS = 40  # of a batch
+_TRACED_CHARACTERS = 2_000
+_BATCH_DOCUMENTS = 40
 
 
 def _count(count: "Count") -> str:
@@ -245,7 +241,7 @@ def _count(count: "Count") -> str:
 
 
 def phrase(result: "PhraseMatches") -> Iterator[Text]:
-    """How often, what dropped the documents that are not kept, then some documents."""
+    """Yield the number of matches, the rules that dropped documents with matches, then some documents."""
     yield Text(f"kept: {_count(result.kept)}; dropped: {_count(result.dropped)}")
     if result.rules:
         yield Text("dropped by " + listed(result.rules))
@@ -255,7 +251,7 @@ def phrase(result: "PhraseMatches") -> Iterator[Text]:
 
 
 def ranked(result: "WordMatches") -> Iterator[Text]:
-    """How many documents match, then the best."""
+    """Yield the number of documents that match, then the best documents."""
     documents = "document matches" if result.matching == 1 else "documents match"
     yield Text(f"{result.matching:,} {documents}")
     for rank, one in enumerate(result.documents, 1):
@@ -280,44 +276,43 @@ def _fate(one: "FoundDocument | RankedDocument") -> str:
 
 
 def _excerpt(result: "FoundDocument | RankedDocument") -> Text:
-    shown = Text("... ").append(_joined(result.before[-160:]))
+    line = Text("... ").append(_joined(result.before[-160:]))
     if result.match:
-        shown.append(f"⟦{one_line(shortened(result.match, _SHOWN))}⟧", style=_MARKED)
-    return shown.append(_joined(result.after[:160])).append(" ...")
+        line.append(f"⟦{one_line(shortened(result.match, _EXAMPLE_CHARACTERS))}⟧", style=_MARKED)
+    return line.append(_joined(result.after[:160])).append(" ...")
 
 
 def _joined(text: str) -> str:
-    """Text around a match in one line, white space as spaces."""
+    """Return the text around a match as one line, with white space as spaces."""
     ends = " " if text[-1:].isspace() else "", " " if text[:1].isspace() else ""
     return ends[1] + one_line(" ".join(text.split())) + ends[0]
 
 
 def trace(result: "Trace") -> Iterator[Text]:
-    """The text, then its spans, each with documents."""
-    yield Text(printable(shortened(result.text, _TEXT)) + "\n")
+    """Yield the text, then its spans, each with documents."""
+    yield Text(printable(shortened(result.text, _TRACED_CHARACTERS)) + "\n")
     yield Text(
         f"{result.words:,} words, {result.covered:.0%} of them in {result.all:,} span{'' if result.all == 1 else 's'} "
-        "that the training data has"
-        + (f"; the {len(result.spans):,} rarest:" if len(result.spans) < result.all else "")
+        "of the training data" + (f"; the {len(result.spans):,} rarest:" if len(result.spans) < result.all else "")
     )
     for number, span in enumerate(result.spans, 1):
         yield Text()
         yield Text(f"{number}. {span.words:,} words, {_count(span.found.kept)}").append(
-            f"  ⟦{one_line(shortened(result.text[span.begin : span.end], _SHOWN))}⟧", style=_MARKED
+            f"  ⟦{one_line(shortened(result.text[span.begin : span.end], _EXAMPLE_CHARACTERS))}⟧", style=_MARKED
         )
         for document in span.found.documents:
             yield from _document(document)
 
 
 def batch(contents: "Batch") -> Iterator[str]:
-    """The documents of a batch, those with the most tokens first."""
+    """Yield the documents of a batch, those with the most tokens first."""
     yield (
         f"step {contents.step:,} of {contents.recipe}: batch {contents.number:,}, samples {contents.samples.start:,} "
         f"to {contents.samples.stop - 1:,}, {contents.tokens:,} tokens of {len(contents.documents):,} documents"
     )
-    for document in contents.documents[:_DOCUMENTS]:
+    for document in contents.documents[:_BATCH_DOCUMENTS]:
         row = document.row
         where = "  ".join(one_line(f"{row[name]}") for name in ("source", "url", "file") if row.get(name))
         yield f"{document.tokens:>8,} tokens  {one_line(row['id'])}  {where}"
-    if (more := len(contents.documents) - _DOCUMENTS) > 0:
-        yield f"and {more:,} documents more: --json has all"
+    if (more := len(contents.documents) - _BATCH_DOCUMENTS) > 0:
+        yield f"and {more:,} more documents. Print all with --json"

@@ -1,4 +1,4 @@
-"""How well models predict, and tokenizers cut."""
+"""Commands that evaluate: evaluate, for models, and tokenizers."""
 
 import dataclasses
 from pathlib import Path
@@ -31,27 +31,29 @@ def evaluate(
     name: ModelArgument,
     tasks: Annotated[
         Path | None,
-        typer.Option(
-            help="a folder of tasks, one *.jsonl file each, with `context`, `choices`, `answer` or `context`, `target`"
-        ),
+        typer.Option(metavar="FOLDER", help="folder with a .jsonl file for each task"),
     ] = None,
     memorized: Annotated[
         bool,
         typer.Option(
             "--memorized",
-            help="instead: how much of its training text a recipe's model continues verbatim, by the number of copies",
+            help="share of training text that a recipe's model continues verbatim, instead",
         ),
     ] = False,
-    prompts: Annotated[int, typer.Option(min=1, help="with --memorized: drawn from training and held-out text")] = 2000,
-    prompt_tokens: Annotated[int, typer.Option(min=1, help="with --memorized: of each prompt")] = 50,
-    continuation_tokens: Annotated[int, typer.Option(min=1, help="with --memorized: that have to follow")] = 50,
+    prompts: Annotated[int, typer.Option(min=1, help="with --memorized: number of prompts")] = 2000,
+    prompt_tokens: Annotated[int, typer.Option(min=1, help="with --memorized: tokens of a prompt")] = 50,
+    continuation_tokens: Annotated[int, typer.Option(min=1, help="with --memorized: tokens to continue with")] = 50,
     as_json: Json = False,
 ) -> None:
-    """Bits per byte on the held-out text of each source, and accuracy on tasks of multiple choice or of a last word.
-    Written beside the model as JSON, and logged to the recipe's MLflow run.
+    """Prints bits per byte on the held-out text of each source, and accuracy on tasks. Writes JSON next to the model
+    and logs to the recipe's MLflow run.
 
-    With --memorized what it has memorized, with a page; copies are counted by the index of `gristmill explain find`,
-    which is made where it is not there."""
+    Guide: docs/guides/evaluate-a-model.md
+
+    Examples:
+        gristmill train evaluate recipe.yaml --tasks tasks
+        gristmill train evaluate recipe.yaml --memorized
+    """
     require("train", "evaluating a model")
     if memorized:
         _memorized(name, prompts, prompt_tokens, continuation_tokens, as_json)
@@ -66,8 +68,8 @@ def evaluate(
 
 
 def _memorized(name: str, prompts: int, prompt: int, continuation: int, as_json: bool) -> None:
-    if evaluation.trained_model(name).report is None:  # ahead of the index, which takes longer
-        raise ValueError(f"{name} is the folder of a model: name its recipe, whose home has the training text")
+    if evaluation.trained_model(name).report is None:  # checked before the index, which takes longer
+        raise ValueError(f"--memorized needs a recipe, but {name} is a folder. Name the recipe of the model instead")
     result = memorization.memorized(searching.opened_index(name), prompts, prompt, continuation)
     path = memorization.write(result, MachineSettings().home)
     print_result(vars(result) | {"page": path}, [result.table, path], as_json)
@@ -77,11 +79,18 @@ def tokenizer_report(
     name: RecipeArgument,
     others: Annotated[
         list[Path] | None,
-        typer.Option("--beside", metavar="FILE", help="a tokenizer.json or a SentencePiece model; may be repeated"),
+        typer.Option("--beside", metavar="FILE", help="tokenizer.json or SentencePiece model to compare; repeatable"),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """The recipe's own tokenizer, and other files, side by side."""
+    """Prints tokens, bytes and words by source and language, for the recipe's tokenizer and for other files.
+
+    Guide: docs/guides/compare-tokenizers.md
+
+    Examples:
+        gristmill explain tokenizers recipe.yaml
+        gristmill explain tokenizers recipe.yaml --beside other/tokenizer.json
+    """
     measurements = tokenizers.tokenizer_figures(name, others or ())
     print_result(list(map(_plain, measurements)), (figures.table for figures in measurements), as_json)
 

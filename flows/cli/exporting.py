@@ -1,4 +1,4 @@
-"""What is handed over: documents, models, and trainings on tokens of other makers."""
+"""Commands that exchange data with other tools: export, from-tokens, join and import."""
 
 import signal
 import sys
@@ -40,19 +40,26 @@ else:
 
 @with_options
 def import_run(recipe: FinishedRecipe, request: ImportRequest, as_json: Json = False) -> None:
-    """The program trained on the recipe's tokens. The run goes to the recipe's experiment: its losses, and its model
-    with the figures of the recipe's own model and the loss of each held-out document."""
+    """The run must use the recipe's tokens. Logs losses and model to the recipe's experiment, and evaluates the model
+    like the recipe's own.
+
+    Guide: docs/guides/other-trainers.md
+
+    Examples:
+        gristmill train import recipe.yaml --name olmo-7b --trainer olmo-core --losses metrics.jsonl
+        gristmill train import recipe.yaml --name a --trainer nanogpt --losses a.csv --model hf
+    """
     require("train", "importing a run")
 
     progress = console(stderr=True)
     result = imported_run.import_run(
         load(recipe), request, MachineSettings(), lambda line: progress.print(line, soft_wrap=True)
     )
-    state = "was imported before" if result.there else "is imported"
-    lines = [f"{request.name} {state}: {result.points:,} steps, MLflow run {result.run}"]
+    state = "was imported already" if result.there else "imported"
+    lines = [f"{request.name}: {state}, {result.points:,} steps, MLflow run {result.run}"]
     lines += [f"{metric}  {value:.4f}" for metric, value in result.heldout.items()]
     if result.folder:
-        lines.append(f"its model: {result.folder}\n  gristmill train evaluate {result.folder} --tasks FOLDER")
+        lines.append(f"model: {result.folder}. Evaluate it:\n  gristmill train evaluate {result.folder} --tasks FOLDER")
     print_result(result, lines, as_json)
 
 
@@ -62,31 +69,33 @@ TokenTrainer = Literal["olmo-core", "torchtitan", "megatron", "nanogpt", "nanoch
 def documents(
     name: RecipeArgument,
     to: Annotated[
-        str, typer.Option("--to", metavar="DIR|s3://...", help="an empty folder; default: the recipe's `export: to`")
+        str, typer.Option("--to", metavar="DIR|s3://...", help="empty folder; default: `export: to` of the recipe")
     ] = "",
     format: Annotated[
         Literal["parquet", "jsonl"] | None,
-        typer.Option(help="jsonl: lines of JSON in zstd; default: the recipe's, or parquet"),
+        typer.Option(help="file format; jsonl is compressed with zstd; default: as in the recipe, or parquet"),
     ] = None,
     where: Annotated[
         str,
-        typer.Option(
-            metavar="EXPR", help="those for which this is true; default: the recipe's `export: where`, or all"
-        ),
+        typer.Option(metavar="EXPR", help="condition on columns; default: `export: where` of the recipe"),
     ] = "",
     limit: Limit = None,
 ) -> None:
-    """With all signals and scores, for `datasets.load_dataset`. Missing parts of the corpus are made first. With
-    --where only documents for which an expression is true, over the columns that `gristmill recipe columns` lists:
+    """Includes all signals and scores. Runs missing stages first. `gristmill recipe columns` lists the columns for
+    --where.
 
-    gristmill export documents recipe.yaml --to physics --where "topic = 'science' and 'quantum' in title" """
+    Guide: docs/guides/export-documents.md
+
+    Examples:
+        gristmill export documents recipe.yaml --to documents
+        gristmill export documents recipe.yaml --to good --where "quality > 0.9"
+    """
     recipe = recipe_to_run(name, limit)
     options = {key: value for key, value in (("to", to), ("format", format), ("where", where)) if value}
     settings = (recipe.export.model_dump() if recipe.export else {}) | options
     if "to" not in settings:
         raise ValueError(
-            f"nothing says where the documents of {recipe.name} go: add --to FOLDER, or `export: {{to: FOLDER}}` to the"
-            " recipe"
+            f"the export of {recipe.name} has no folder. Add --to FOLDER, or `export: {{to: FOLDER}}` to the recipe"
         )
 
     recipe = recipe.model_copy(update={"export": Export.model_validate(settings)})
@@ -96,38 +105,39 @@ def documents(
 
 def model(
     name: ModelArgument,
-    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="an empty local folder")],
+    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="empty local folder")],
     dtype: Annotated[Literal["float32", "bfloat16"], typer.Option(help="type of the weights")] = "float32",
-    average: Annotated[
-        int, typer.Option(min=1, metavar="N", help="weights: the mean of the N newest kept checkpoints")
-    ] = 1,
+    average: Annotated[int, typer.Option(min=1, metavar="N", help="number of newest checkpoints to average")] = 1,
 ) -> None:
-    """Hugging Face's tools load the folder: config, weights, tokenizer, model card."""
+    """Writes config, weights, tokenizer and model card, which Hugging Face libraries load.
+
+    Guide: docs/guides/other-trainers.md
+
+    Examples:
+        gristmill export model recipe.yaml --to model
+        gristmill export model recipe.yaml --to model-bf16 --dtype bfloat16
+    """
     require("train", "exporting a model")
 
     result = evaluation.trained_model(name)
     recipe = export.recipe_of_card(result.recipe) if result.recipe else ""
     written = model_folder.write_model_folder(result.saved, to, result.name, recipe, dtype, average)
-    print_texts([f"{'exported' if written else 'is exported already'}: {result.name} in {to}"])
+    print_texts([f"{'exported' if written else 'already exported'}: {result.name} in {to}"])
 
 
 def tokens(
     name: FinishedRecipe,
-    trainer: Annotated[TokenTrainer, typer.Option("--for", help="who reads them")],
-    to: Annotated[str, typer.Option("--to", metavar="DIR|s3://...", help="an empty folder")],
+    trainer: Annotated[TokenTrainer, typer.Option("--for", help="trainer that reads the tokens")],
+    to: Annotated[str, typer.Option("--to", metavar="DIR|s3://...", help="empty folder")],
 ) -> None:
-    """The mixture is written in the trainer's own words.
+    """README.md in the folder describes the files and the first command. The same command resumes a stopped export, and
+    rewrites files that differ.
 
-    What a trainer follows by itself, shares and repeated sources, it gets as shards and a configuration (olmo-core,
-    megatron). Phases and packed rows none follows: then, and where a trainer mixes nothing (nanogpt, litgpt, mosaic),
-    it gets the samples of the run one after the other, in the order in which Gristmill's own training reads them.
-    nanochat and torchtitan encode texts while they train: they get the documents, each where the sample is read in
-    which it begins.
+    Guide: docs/guides/other-trainers.md
 
-    README.md in the folder says what it holds and the command to begin with; SHA256SUMS is for `sha256sum --check`. A
-    run that was stopped goes on with the file that is missing. The same command on a folder that is whole compares its
-    files, and writes again what differs. docs/guides/other-trainers.md has the trainers one by one, and how a trainer
-    reads the samples from Python without any export.
+    Examples:
+        gristmill export tokens recipe.yaml --for megatron --to tokens-megatron
+        gristmill export tokens recipe.yaml --for nanogpt --to tokens-nanogpt
     """
     contents = recipe_data.token_export(name, MachineSettings())
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
@@ -144,23 +154,29 @@ def tokens(
         written = folder.write_export(contents, trainer, to, progress)
     source = contents.source
     read = f"{len(source):,} samples of {source.seq_len:,} tokens"
-    print_texts([f"{'exported' if written else 'is exported already'}: {contents.name} for {trainer} in {to}, {read}"])
+    print_texts([f"{'exported' if written else 'already exported'}: {contents.name} for {trainer} in {to}, {read}"])
 
 
 def train_tokens(
-    given: Annotated[Path, typer.Argument(metavar="SETTINGS", help="a YAML file: files of tokens, model and training")],
-    to: Annotated[
-        Path, typer.Option(metavar="FOLDER", help="local folder of the model; a run that was stopped goes on")
+    settings: Annotated[
+        Path, typer.Argument(metavar="SETTINGS", help="YAML file with token files, model and training")
     ],
+    to: Annotated[Path, typer.Option(metavar="FOLDER", help="local folder of the model")],
 ) -> None:
-    """Instead of a recipe's tokens. The settings name the files, the model and the training."""
+    """Trains without a recipe. The same command resumes a stopped run.
+
+    Guide: docs/explanation/training.md
+
+    Examples:
+        gristmill train from-tokens settings.yaml --to model
+    """
     require("train", "training a model")
 
     result = token_training.train_tokens(
-        token_training.load(given), to, MachineSettings(), on_line=lambda line: print_texts([line])
+        token_training.load(settings), to, MachineSettings(), on_line=lambda line: print_texts([line])
     )
-    losses = f"{result['heldout/loss']:.4f}, that of the tokens' frequencies {result['unigram/loss']:.4f}"
-    print_texts([f"held-out loss {losses}", f"evaluate it: gristmill train evaluate {to}"])
+    losses = f"{result['heldout/loss']:.4f}, unigram model {result['unigram/loss']:.4f}"
+    print_texts([f"held-out loss: {losses}", f"evaluate the model: gristmill train evaluate {to}"])
 
 
 def join(
@@ -168,15 +184,21 @@ def join(
         str,
         typer.Argument(
             metavar="RECIPE|RUN.JSON|s3://...",
-            help="the recipe that node 0 trains, run.json in its model's folder, or the address that node 0 says",
+            help="recipe that node 0 trains; run.json in its model's folder; or address that node 0 prints",
         ),
     ],
     wait: Annotated[
-        float, typer.Option(min=0.0, help="seconds to wait for node 0, which says what it trains when it begins to")
+        float, typer.Option(min=0.0, metavar="SECONDS", help="seconds to wait for the start of node 0")
     ] = 600.0,
 ) -> None:
-    """Run it on each machine but the first, where `gristmill run` trains. The recipe's tokens must be finished. With a
-    home in an object store the machines share nothing else: this one fetches from there what it needs."""
+    """Runs on every machine except the first, which runs `gristmill run`. The recipe's tokens must be finished.
+
+    Guide: docs/guides/several-machines.md
+
+    Examples:
+        gristmill train join recipe.yaml
+        gristmill train join recipe.yaml --wait 3600
+    """
     require("train", "training a model")
 
     # the ranks end after a checkpoint, as those of node 0 do

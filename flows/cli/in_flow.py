@@ -27,7 +27,7 @@ Result = TypeVar("Result")
 
 
 def recipe_to_run(name: str, limit: int | None) -> Recipe:
-    """A recipe that is checked, before the libraries of the work are imported. Raises RecipeError."""
+    """Load and validate a recipe before the libraries of the work are imported. Raises RecipeError."""
     recipe = load(name)
     if limit is not None:
         recipe = recipe.model_copy(update={"limit": limit})
@@ -35,15 +35,15 @@ def recipe_to_run(name: str, limit: int | None) -> Recipe:
     try:
         before_run(recipe, settings)
     except RecipeError:
-        if any(shortages(recipe, settings)):  # without its packages no stage of the home can be looked up
+        if any(shortages(recipe, settings)):  # stages cannot be looked up without their packages
             raise
-        finished.check_run(recipe, settings)  # where files are gone, the home may have what was made of them
+        finished.check_run(recipe, settings)  # the home may have the finished stages of deleted source files
     return recipe
 
 
 def start_server_again() -> None:
-    """Start the Prefect server of a home that has had one, ahead of all else that a command does: its start is what
-    is waited for. Where there was none, none is made for a command that may be wrong."""
+    """Start the Prefect server of a home that has a Prefect database, before a command does anything else, because the
+    start takes longest. A new database is not made for a command that may fail."""
     settings = MachineSettings()
     if (server.home_folder(settings) / "prefect.db").exists() and not server.named():
         server.start(settings)
@@ -53,17 +53,17 @@ def _start_server() -> None:
     settings = MachineSettings()
     if not server.named():
         if not (server.home_folder(settings) / "prefect.db").exists():
-            typer.echo("prefect: making its database, once for this home", err=True)
+            typer.echo("prefect: creating the database of this home", err=True)
         server.start(settings)
 
 
 def in_flow(
     flow: str, recipe: str, run: Callable[[], Result], find: Callable[[], Result | None] = lambda: None
 ) -> Result:
-    """What `run` returns, which calls a flow; the module of the flow is imported while the Prefect server starts.
-    `find`: returns it without a flow and without the server, if all is finished."""
+    """Call `run`, which runs a flow, and return its result. The module of the flow is imported while the Prefect server
+    starts. `find`: returns the result without a flow and without the server, or None if a stage is not finished."""
     typer.echo(f"{flow} of {recipe}, in {redact_url(MachineSettings().home)}", err=True)
-    # until the flow sees to it itself
+    # until the flow handles the signal
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
         if (finished := find()) is not None:
@@ -72,5 +72,5 @@ def in_flow(
         _start_server()  # while Prefect is imported here
         return run()
     except (KeyboardInterrupt, SystemExit):
-        typer.echo("gristmill: stopped; what is finished is kept, and the same command goes on from there", err=True)
+        typer.echo("gristmill: stopped. Finished work is kept. Run the same command to resume", err=True)
         raise

@@ -36,25 +36,30 @@ else:
 
 
 def audit(
-    name: Annotated[str, typer.Argument(metavar="[RECIPE]", help="as for `run`, which must have finished it")] = "",
-    step: Annotated[str, typer.Option("--step", help="the learned filter; default: all")] = "",
-    votes: Annotated[str, typer.Option("--votes", metavar="FILE", help="votes that were saved from a page")] = "",
+    name: Annotated[
+        str, typer.Argument(metavar="RECIPE", help="YAML file or shipped recipe whose run is finished")
+    ] = "",
+    step: Annotated[str, typer.Option("--step", metavar="STEP", help="learned filter; default: all")] = "",
+    votes: Annotated[str, typer.Option("--votes", metavar="FILE", help="votes, saved from a page")] = "",
     precision: Annotated[
-        bool, typer.Option("--precision", help="of the drops of a recipe's steps, by the votes made in `browse`")
+        bool, typer.Option("--precision", help="precision of each step's drops, by votes made in `browse`")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Of a learned filter it writes a page with documents from both sides of the cut, on which a person votes without
-    knowing the side, and prints its path; for a step that gives labels and drops nothing, with the labels. With --votes
-    it prints how far the votes agree with the filter.
+    """Writes a page for blind votes on documents from both sides of a filter's threshold. --votes prints the agreement
+    of votes and filter.
 
-    With --precision, for every step: readers vote on drawn documents in `gristmill browse RECIPE`, knowing what the
-    step did, and this prints how many of its drops they would drop, too."""
+    Guide: docs/guides/quality-classifier.md
+
+    Examples:
+        gristmill explain audit recipe.yaml
+        gristmill explain audit recipe.yaml --precision
+    """
     if bool(name) == bool(votes):
-        raise ValueError("give a recipe, for pages to vote on, or --votes FILE, saved from such a page")
+        raise ValueError("audit needs either a recipe or --votes. Give a recipe to write pages, or --votes FILE")
     if precision:
         if not name:
-            raise ValueError("--precision needs the recipe that was looked at with `gristmill browse`")
+            raise ValueError("--precision needs a recipe. Name the recipe that you voted on in `gristmill browse`")
         _print_precision(name, step, as_json)
         return
     if name:
@@ -68,32 +73,42 @@ def audit(
 def _print_precision(name: str, step: str, as_json: bool) -> None:
     opened = opened_corpus.open_recipe(name, MachineSettings())
     rows = [one for one in votes_on_drops.precision(opened) if step in ("", one.step)]
-    missing = f"there are no votes on {step or opened.recipe.name}: vote with `gristmill browse {name}`"
+    missing = f"no votes on {step or opened.recipe.name}. Vote in `gristmill browse {name}`"
     print_result(rows, [part for one in rows for part in one.parts()] or [missing], as_json)
 
 
 def contamination(
     name: FinishedRecipe,
-    n: Annotated[int, typer.Option("-n", min=0, help="how many examples of each benchmark")] = 3,
+    n: Annotated[int, typer.Option("-n", min=0, help="examples to print of each benchmark")] = 3,
     as_json: Json = False,
 ) -> None:
-    """The step `decontamination` of the recipe finds them. For each benchmark: how many items, in how many documents,
-    examples, and where its clean and dirty items are, which `train evaluate --tasks` reads."""
+    """Prints the items and documents of each benchmark, examples, and the folders of clean and contaminated items. The
+    recipe needs the step `decontamination`.
+
+    Guide: docs/guides/remove-benchmarks.md
+
+    Examples:
+        gristmill explain contamination recipe.yaml
+        gristmill explain contamination recipe.yaml -n 10
+    """
     benchmarks = contamination_report.contamination(name, n)
     print_result(benchmarks, (part for one in benchmarks for part in one.parts()), as_json)
 
 
 def whatif(
     name: FinishedRecipe,
-    settings: Annotated[
-        list[str], typer.Option("--set", metavar="STEP.SETTING=VALUE", help="another threshold; may be repeated")
-    ],
+    settings: Annotated[list[str], typer.Option("--set", metavar="STEP.KEY=VALUE", help="new threshold; repeatable")],
     as_json: Json = False,
 ) -> None:
-    """Decisions are replayed over stored signals; nothing is computed again. Later steps that look at all documents
-    together are not replayed.
+    """Applies the thresholds to stored signals, without a new run. Does not replay steps that compare documents with
+    each other, such as deduplication.
 
-    gristmill decide whatif recipe.yaml --set gopher_quality.min_words=100"""
+    Guide: docs/guides/what-if.md
+
+    Examples:
+        gristmill decide whatif recipe.yaml --set gopher_quality.min_words=100
+        gristmill decide whatif recipe.yaml --set c4.min_sentences=5 --json
+    """
     replay = replaying.whatif(name, replaying.parsed(settings))
     steps = replaying.funnel(replay)
     print_result(steps, [replaying.table(steps), *replay.remarks], as_json)
@@ -101,60 +116,99 @@ def whatif(
 
 def thresholds(
     name: FinishedRecipe,
-    reference: Annotated[str, typer.Option(help="the language whose thresholds are right: a code of `language`")],
-    least: Annotated[int, typer.Option(min=1, help="documents that a language needs for a proposal")] = 1000,
+    reference: Annotated[str, typer.Option(metavar="CODE", help="language with the right thresholds")],
+    least: Annotated[int, typer.Option(min=1, help="minimum number of documents of a language")] = 1000,
     as_json: Json = False,
 ) -> None:
-    """The proposed thresholds drop the same share of a language's documents as the recipe's thresholds drop of the
-    reference language. Printed as a table, and as YAML for the recipe."""
+    """The proposed thresholds drop the same share of documents in every language. Prints a table, and YAML for the
+    recipe.
+
+    Guide: docs/guides/what-if.md
+
+    Examples:
+        gristmill decide thresholds recipe.yaml --reference en
+        gristmill decide thresholds recipe.yaml --reference en --least 100
+    """
     result = proposals.propose(name, reference, least)
     part = yaml.safe_dump(result.recipe_part(), sort_keys=False, allow_unicode=True)
     print_result(result, [result.table, *result.remarks(least), part], as_json)
 
 
 def dedup_report(name: FinishedRecipe) -> None:
-    """Prints the page's path. It has sizes of clusters, sample pairs side by side, and measured recall against the
-    S-curve."""
+    """The page has the sizes of clusters, sample pairs side by side, and the measured recall with the S-curve.
+
+    Guide: docs/guides/remove-duplicates.md
+
+    Examples:
+        gristmill explain duplicates recipe.yaml
+    """
     print_texts([near_duplicates.write(name)])
 
 
 def report(name: FinishedRecipe) -> None:
-    """The page has the funnel, samples of what each rule dropped, languages, lengths, clusters of near-duplicates and
-    training."""
+    """The page has the funnel, samples of the documents that each rule dropped, languages, lengths, near-duplicates and
+    training.
+
+    Examples:
+        gristmill report recipe.yaml
+    """
     print_texts([run_page.write(name)])
 
 
 def rules(
-    step: Annotated[str, typer.Argument(help="of this step alone; default: of all")] = "",
+    step: Annotated[str, typer.Argument(metavar="STEP", help="step whose rules are listed; default: all")] = "",
     as_json: Json = False,
 ) -> None:
-    """In the order in which the rules are applied; the first rule that a document fails is the reason of its drop. Each
-    has its threshold, the recipe's key for it, and what it measures, with unit and source."""
+    """Lists rules in the order in which they apply: the first rule that a document fails is recorded as the reason.
+
+    Reference: docs/reference/rules.md
+
+    Examples:
+        gristmill recipe rules
+        gristmill recipe rules gopher_quality
+    """
     books = list(rule_books.books(step))
     print_result(books, rule_books.lines(books, console().width), as_json)
 
 
 def new_step(
-    name: Annotated[str, typer.Argument(help="of the step: a to z, 0 to 9 and _")],
-    folder: Annotated[Path, typer.Argument(help="where the files are written")] = Path(),
+    name: Annotated[str, typer.Argument(metavar="NAME", help="name of the step: a to z, 0 to 9 and _")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="folder of the files")] = Path(),
 ) -> None:
-    """Writes NAME_step.py and its test. Recipes name the step as NAME, or as NAME_step:Name, where
-    GRISTMILL_STEPS=NAME_step is set and the folder is on the PYTHONPATH."""
+    """Writes NAME_step.py and its test. To use the step, set GRISTMILL_STEPS=NAME_step, and add its folder to
+    PYTHONPATH.
+
+    Guide: docs/guides/add-a-step.md
+
+    Examples:
+        gristmill recipe new-step profanity
+        gristmill recipe new-step profanity steps
+    """
     print_texts([str(path) for path in step_files.write(name, folder)])
 
 
 def plan_mixture(
     name: FinishedRecipe,
     mixture: Annotated[
-        str, typer.Option(help="a mixture that ships (llama, pile, redpajama), or a YAML file; default: the recipe's")
+        str,
+        typer.Option(metavar="MIXTURE", help="llama, pile, redpajama, or YAML file; default: the recipe's mixture"),
     ] = "",
-    tokens: Annotated[int, typer.Option(min=0, help="to train on; default: those of the recipe's training")] = 0,
+    tokens: Annotated[
+        int, typer.Option(min=0, show_default=False, help="tokens to train on; default: as in the recipe")
+    ] = 0,
     packing: Annotated[
-        bool, typer.Option("--packing", help="pack the documents, too, by `concatenate` and by `best_fit`")
+        bool, typer.Option("--packing", help="comparison of the packings `concatenate` and `best_fit`")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Of each source: its share, its tokens, and how many epochs training reads it."""
+    """An epoch is one pass over the tokens of a source.
+
+    Guide: docs/guides/choose-a-mixture.md
+
+    Examples:
+        gristmill decide mixture recipe.yaml --packing
+        gristmill decide mixture recipe.yaml --tokens 100000
+    """
     rows = mixture_plan.plan_mixture(name, mixture, tokens, packing=packing)
     packed = [mixture_plan.packing_table(rows)] if packing else []
     print_result(rows, [mixture_plan.plan_table(rows), *packed], as_json)

@@ -11,7 +11,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from gristmill.flows.cli import documents as render
-from gristmill.flows.cli.app import Json
+from gristmill.flows.cli.app import Json, RecipeArgument
 from gristmill.flows.cli.terminal import console, print_each, print_result, print_texts
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.reports import status as stages
@@ -34,26 +34,26 @@ else:
     token_lineage = wrapt.lazy_import("gristmill.flows.reports.token_lineage")
     batches = wrapt.lazy_import("gristmill.flows.explore.search.batches")
 
-SHOWN = 1500  # characters of a text
-NARROW = 140  # columns: below this reasons stand in lines of their own, for a rule's name is what --rule takes
+TEXT_CHARACTERS = 1500  # characters of a text
+NARROW = 140  # columns: in a narrower terminal each reason has a line of its own, so that --rule can be copied
 
 
 def status_lines(rows: Iterable[StageStatus]) -> list[str]:
-    """A line for each stage, with tabs between the columns: for a pipe, nothing is cut off."""
+    """Return a line for each stage, with tabs between the columns. Nothing is cut off."""
     return ["\t".join(row) for row in stages.table(rows).texts()[1]]
 
 
 def status_table(rows: Iterable[StageStatus], width: int) -> Table:
-    """The table of stages, in so many columns of a terminal, at least 80."""
+    """Return the table of stages for a terminal of `width` columns, at least 80."""
     table = stages.table(rows)
     if width >= NARROW:
         return table
-    shown = [[row[:-1], *(("", f"  {reason}") for reason in row[-1].split(", ") if reason)] for row in table.rows]
-    return Table(table.columns[:-1], [line for lines in shown for line in lines])
+    blocks = [[row[:-1], *(("", f"  {reason}") for reason in row[-1].split(", ") if reason)] for row in table.rows]
+    return Table(table.columns[:-1], [line for block in blocks for line in block])
 
 
 def stage_tree(recipe: str, nodes: Iterable[StageNode]) -> Tree:
-    """A recipe's stages, each with the first 8 characters of its key, its documents and tokens."""
+    """Return the stages of a recipe, each with the first 8 characters of its key, its documents and tokens."""
     tree = Tree(Text(recipe, style="bold"))
     for node in nodes:
         _grow(tree, node)
@@ -72,23 +72,26 @@ def _grow(tree: Tree, node: StageNode) -> None:
 
 
 def verified_line(result: Verified) -> str:
-    """What was read of a stage or of a checkpoint, and what is wrong with it."""
+    """Describe the files that were read of a stage or of a checkpoint, and their damages."""
     name = result.folder.rpartition("/stages/")[2]
     if not result.damages:
-        return f"{name}: {result.files:,} files, {result.bytes:,} bytes, as they were written"
+        return f"{name}: {result.files:,} files, {result.bytes:,} bytes, intact"
     wrong = [f"  {damage.path} {damage.trouble}" for damage in result.damages]
     what = "the checkpoint" if "/" in name else "the stage's folder"
-    return "\n".join([f"{name}: damaged; remove {what} and run the recipe again", *wrong])
+    return "\n".join([f"{name}: damaged. Delete {what} and run the recipe again", *wrong])
 
 
 def status(
-    tree: Annotated[
-        bool, typer.Option("--tree", help="of each recipe the stages of its last run, and what each needed on the side")
-    ] = False,
+    tree: Annotated[bool, typer.Option("--tree", help="tree of the stages of each recipe's last run")] = False,
     as_json: Json = False,
 ) -> None:
-    """In order of time: finished or not, the recipe whose last run had the stage, documents in and out, and what was
-    dropped."""
+    """Lists stages in order of time, with their state, the recipe whose last run used them, and the rules that dropped
+    most documents.
+
+    Examples:
+        gristmill home status
+        gristmill home status --tree
+    """
     rows = stages.status(MachineSettings().home)
     trees, remarks = stages.trees(rows), [row.trouble for row in rows if row.trouble]
     if tree:
@@ -101,12 +104,17 @@ def status(
 def verify(
     target: Annotated[
         str,
-        typer.Argument(metavar="RECIPE|STAGE", help="as for `run`; or a stage's name, or name-key of `home status`"),
+        typer.Argument(metavar="RECIPE|STAGE", help="finished recipe; or stage, as name or name-key of `home status`"),
     ],
     as_json: Json = False,
 ) -> None:
-    """Compare every file with what was written, also those of checkpoints. Exits with 1 if a file is damaged or
-    missing, or documents are not accounted for."""
+    """Compares every file with its stored digest, also files of checkpoints. Exits with 1 if a file is damaged or
+    missing, or if documents are not accounted for.
+
+    Examples:
+        gristmill home verify recipe.yaml
+        gristmill home verify tokens
+    """
     results = print_each(finished.verify_stages(target), verified_line, as_json)
     if any(verified.damages for verified in results):
         raise typer.Exit(1)
@@ -116,79 +124,78 @@ def show(
     stage: Annotated[
         str,
         typer.Argument(
-            help="`documents`: curated ones; a stage's name, or name-key as `home status` prints it; `dropped`; `edits`"
+            metavar="STAGE", help="documents, dropped, edits, or stage, as name or name-key of `home status`"
         ),
     ],
-    n: Annotated[int, typer.Option("-n", min=1, help="how many, of each stage")] = 5,
+    n: Annotated[int, typer.Option("-n", min=1, help="documents to print of each stage")] = 5,
     rule: Annotated[
         str,
-        typer.Option(help="by a step or a `step.rule`; `gopher.words` finds gopher_quality.words"),
+        typer.Option(metavar="STEP.RULE", help="rule, or step, that dropped the documents"),
     ] = "",
     where: Annotated[
         str,
-        typer.Option(metavar="EXPR", help="those for which this is true, as `gristmill recipe columns` names columns"),
+        typer.Option(metavar="EXPR", help="condition on the columns that `gristmill recipe columns` lists"),
     ] = "",
 ) -> None:
-    """As `documents` the curated ones, of each recipe that has run; `documents-KEY`, the stage's whole name, shows what
-    was extracted, before any decision. With --rule, or as `dropped`, documents that were dropped: why, and the text,
-    with the offending part in ⟦brackets⟧. As `edits`, what was cut out of texts.
+    """`edits` are parts that steps cut out of texts. Of a dropped document, prints the reason and the text with the
+    offending part in ⟦brackets⟧.
 
-    gristmill explain show documents --where "quality > 0.9 and host != 'a.example'" -n 20
+    Guide: docs/guides/why-dropped.md
 
-    gristmill explain show dropped --where "rule = 'min_words' and host = 'a.example'"   what was known of it then"""
+    Examples:
+        gristmill explain show dropped --rule gopher_quality.words
+        gristmill explain show documents --where "quality > 0.9" -n 20
+    """
     home = MachineSettings().home
     if where and stage == "edits":
-        raise typer.BadParameter("--where chooses among documents, not among edits: take `dropped`, or a stage")
+        raise typer.BadParameter("--where selects documents, not edits. Use `dropped` or a stage instead of `edits`")
     if stage == "edits":
         print_texts(render.edit(one) for one in dropped.edits(home, rule, n))
     elif rule or stage == "dropped":
-        print_texts(render.dropped(one, SHOWN) for one in dropped.dropped(home, stage, rule, n, where))
+        print_texts(render.dropped(one, TEXT_CHARACTERS) for one in dropped.dropped(home, stage, rule, n, where))
     else:
-        print_texts(line for kept in stages.show(home, stage, n, where) for line in render.kept(kept, SHOWN))
+        print_texts(line for kept in stages.show(home, stage, n, where) for line in render.kept(kept, TEXT_CHARACTERS))
 
 
 def columns(
-    name: Annotated[str, typer.Argument(metavar="RECIPE", help="a YAML file, or the name of a shipped recipe")],
-    at: Annotated[str, typer.Option(metavar="STEP", help="in the place of this step; default: behind all steps")] = "",
+    name: RecipeArgument,
+    step: Annotated[
+        str, typer.Option("--at", metavar="STEP", help="step at whose place columns are listed; default: after all")
+    ] = "",
     as_json: Json = False,
 ) -> None:
-    """Columns for the step `where`, for --where and for `mixture.by`: type, meaning, and the step that measures it.
+    """Prints type, meaning and step of each column; after a finished run also the share of missing values, quantiles
+    and common values.
 
-    Where the recipe's run is finished, also the share of documents without a value, of numbers the 1%, 25%, 50%, 75%
-    and 99% quantiles, and the most common texts. Texts of documents are not read.
+    Guide: docs/guides/expressions.md
 
-    gristmill recipe columns recipe.yaml
-
-    gristmill recipe columns recipe.yaml --at where   of the documents that arrive at the step `where`"""
-    description = described_columns.columns(name, at, MachineSettings())
+    Examples:
+        gristmill recipe columns recipe.yaml
+        gristmill recipe columns recipe.yaml --at gopher_quality
+    """
+    description = described_columns.columns(name, step, MachineSettings())
     print_result(description, render.column_lines(description), as_json)
 
 
 def lineage(
     document: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[DOC_ID|RECIPE]", help="an id, or how it begins, as `explain show` prints it; with --step a recipe"
-        ),
+        typer.Argument(metavar="DOC_ID|RECIPE", help="id of a document, or its beginning; with --step a recipe"),
     ] = None,
     shard: Annotated[
-        str | None, typer.Option(help="a token shard: its path, or as `tokens-KEY/train-00000.bin` in the home")
+        str | None, typer.Option(metavar="FILE", help="token shard: path, or tokens-KEY/train-00000.bin of the home")
     ] = None,
-    token: Annotated[int | None, typer.Option(help="of that shard, counted from 0")] = None,
-    step: Annotated[
-        int | None, typer.Option(help="of the recipe's training, counted from 1: the documents of its batch")
-    ] = None,
-    characters: Annotated[int, typer.Option("-n", min=0, help="of the raw page and of its text are shown")] = 2000,
-    as_json: Annotated[bool, typer.Option("--json", help="with --step: print JSON")] = False,
+    token: Annotated[int | None, typer.Option(metavar="N", help="number of a token in --shard, from 0")] = None,
+    step: Annotated[int | None, typer.Option(metavar="N", help="number of a training step, from 1")] = None,
+    characters: Annotated[int, typer.Option("-n", min=0, help="characters to print of page and text")] = 2000,
+    as_json: Annotated[bool, typer.Option("--json", help="with --step: JSON output")] = False,
 ) -> None:
-    """The record is read again from the source's file, by its range only: the raw page, the extracted text, all scores,
-    and what every stage decided. A dropped record has a lineage, too.
+    """Reads the record again and prints page, text, scores and every decision. With --step, prints the documents of the
+    batch of a training step. Exits with 1 if a token cannot be derived again.
 
-    Of a token also whether the tokens of its document are the same when they are derived from the record again; exits
-    with 1 if they are not.
-
-    With --step what a step of a training read: `gristmill explain lineage RECIPE --step 1200` leads from a spike of the
-    loss to the documents of its batch, those with the most tokens first.
+    Examples:
+        gristmill explain lineage DOC_ID
+        gristmill explain lineage recipe.yaml --step 12
     """
     machine = MachineSettings()
     if step is not None:
@@ -199,7 +206,7 @@ def lineage(
         print_texts(line for one in result for line in render.lineage(one, characters))
         return
     if document is not None or shard is None or token is None:
-        raise typer.BadParameter("give a document's id, or a token by --shard and --token")
+        raise typer.BadParameter("the document is missing. Give the id of a document, or --shard and --token")
 
     traced = token_lineage.trace_token(machine.home, shard, token, machine.remote_io)
     print_texts(render.token_lineage(traced, characters))
@@ -210,7 +217,7 @@ def lineage(
 def _batch(recipe: str | None, step: int, as_json: bool) -> None:
     if recipe is None:
         raise typer.BadParameter(
-            "name the recipe whose training made the step: gristmill explain lineage RECIPE --step 1200"
+            "the recipe is missing. Name the recipe that was trained: gristmill explain lineage RECIPE --step 1200"
         )
 
     contents = batches.batch_of(recipe, step, MachineSettings())
@@ -219,25 +226,27 @@ def _batch(recipe: str | None, step: int, as_json: bool) -> None:
 
 def similar(
     document: Annotated[
-        str, typer.Argument(metavar="DOC_ID|FILE", help="an id, or how it begins; or a text file in UTF-8")
+        str, typer.Argument(metavar="DOC_ID|FILE", help="id of a document, or its beginning; or UTF-8 text file")
     ],
-    threshold: Annotated[float, typer.Option(min=0.01, max=1, help="least Jaccard similarity")] = 0.5,
-    n: Annotated[int, typer.Option("-n", min=0, help="how many documents, the likest first")] = 10,
+    threshold: Annotated[float, typer.Option(min=0.01, max=1, help="minimum Jaccard similarity")] = 0.5,
+    n: Annotated[int, typer.Option("-n", min=0, help="documents to print, most similar first")] = 10,
     bands: Annotated[
-        int | None, typer.Option(min=2, help="default: those of the step that the signatures were made for")
+        int | None, typer.Option(min=2, help="bands of a signature; default: as in the recipe's step")
     ] = None,
-    rows: Annotated[int | None, typer.Option(min=1, help="signature values of a band; default: likewise")] = None,
+    rows: Annotated[int | None, typer.Option(min=1, help="rows of a band; default: as in the recipe's step")] = None,
     redis: Annotated[
-        str, typer.Option(help="redis://host:port/db that keeps the index; default: that of GRISTMILL_REDIS")
+        str, typer.Option(metavar="URL", help="redis://host:port/db for the index; default: GRISTMILL_REDIS")
     ] = "",
 ) -> None:
-    """Searches all documents that have signatures. Prints the exact Jaccard similarity, what became of each document,
-    and the first passage in which they differ.
+    """Prints the Jaccard similarity, the decision on each document, and the first passage that differs. Without Redis,
+    each call builds an index in memory.
 
-    Without a Redis an index in memory is filled for this one look-up, shard by shard: about 12,000 documents a second
-    and 5.5 kB for each of the largest shard. A Redis is filled once for each stage of signatures, with about 1,700
-    documents a second and 6.5 kB for each; then the index answers in milliseconds, beside which the command itself has
-    all documents' ids to read. Its keys begin with `gristmill:`."""
+    Guide: docs/guides/remove-duplicates.md
+
+    Examples:
+        gristmill explain similar DOC_ID
+        gristmill explain similar page.txt --threshold 0.7
+    """
     machine = MachineSettings()
     address = redis or machine.redis.get_secret_value()
     with Progress(console=console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:

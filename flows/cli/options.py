@@ -25,11 +25,13 @@ def _reader(parser: Callable[[str], Any]) -> Callable[[Any], Any]:
 
 def _typer_option(name: str, kind: Any, option: Option, default: Any) -> Any:
     flag = option.flag or f"--{name.replace('_', '-')}"
-    shown: dict[str, Any] = {"help": option.description, "metavar": option.metavar, "min": option.min}
+    attributes: dict[str, Any] = {"help": option.description, "metavar": option.metavar, "min": option.min}
     if option.parser is not None:
         text = ",".join(map(str, default)) if isinstance(default, list) else ""
-        return Annotated[str, typer.Option(flag, parser=_reader(option.parser), show_default=text or False, **shown)]
-    return Annotated[option.shell or kind, typer.Option(flag, **shown)]
+        return Annotated[
+            str, typer.Option(flag, parser=_reader(option.parser), show_default=text or False, **attributes)
+        ]
+    return Annotated[option.shell or kind, typer.Option(flag, **attributes)]
 
 
 # Decorator: a command with an option of Typer for each field of the dataclasses of options among its parameters.

@@ -1,4 +1,4 @@
-"""Before a run: a first recipe, what is wrong with one, and what it would take."""
+"""Commands for before a run: write a first recipe, validate one, and estimate what it costs."""
 
 import shlex
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 import wrapt
 
-from gristmill.flows.cli.app import FinishedRecipe, Json
+from gristmill.flows.cli.app import FinishedRecipe, Json, RecipeArgument
 from gristmill.flows.cli.options import with_options
 from gristmill.flows.cli.results import capacity_lines
 from gristmill.flows.cli.terminal import json_text, print_result, print_texts
@@ -46,7 +46,7 @@ else:
     finished = wrapt.lazy_import("gristmill.flows.reports.finished")
     recorded = wrapt.lazy_import("gristmill.flows.reports.recorded")
 
-_MAX_PASSED_OVER = 10
+_MAX_SKIPPED = 10
 _DROP_CHARACTERS = 80  # of a dropped document
 _NAMES = {"pages": "PDF", "code": "code"}  # of kinds of files; others have the name of their key
 
@@ -55,48 +55,53 @@ def init(
     paths: Annotated[
         list[str],
         typer.Argument(
-            metavar="FOLDER|FILE...", help="WARC, ARC, WET, Parquet, lines of JSON, text, PDF, or archives of code"
+            metavar="FOLDER|FILE...", help="WARC, ARC, WET, Parquet, JSON Lines, text, PDF, or archives of code"
         ),
     ],
-    out: Annotated[Path, typer.Option(help="the recipe to write; it must not be there")] = Path("recipe.yaml"),
-    name: Annotated[str, typer.Option(help="of the recipe; default: that of the first source")] = "",
+    out: Annotated[Path, typer.Option(metavar="FILE", help="recipe to write; must not exist")] = Path("recipe.yaml"),
+    name: Annotated[str, typer.Option(help="name of the recipe; default: name of the first source")] = "",
 ) -> None:
-    """Looks at the files to find their format, columns and languages. Then runs the steps on up to 200 documents of
-    each source, chooses a threshold that depends on punctuation, and prints ten documents that the recipe would drop.
+    """Detects format, columns and languages, tries the steps on up to 200 documents of each source, and prints ten
+    documents that the recipe would drop.
 
-    gristmill recipe init pages/*.warc.gz --out recipe.yaml"""
+    Guide: docs/guides/sources.md
+
+    Examples:
+        gristmill recipe init crawl
+        gristmill recipe init crawl/*.warc.gz --name web --out web.yaml
+    """
     if out.exists():
-        raise FileExistsError(f"{out} exists. Choose another file with --out, or remove it")
+        raise FileExistsError(f"{out} exists. Choose another file with --out, or delete {out}")
 
     draft = first_recipes.first_recipe(paths, name, str(out.parent))
-    typer.echo("init: running the steps on the first documents of each source", err=True)
+    typer.echo("init: trying the steps on the first documents of each source", err=True)
     try:
-        draft, shown = _try_on_sample(draft)
-    except corpora.NothingLeftError as error:  # nothing to look at; a run reports the same
-        shown = [f"sample: {error}"]
+        draft, lines = _try_on_sample(draft)
+    except corpora.NothingLeftError as error:  # a run reports the same
+        lines = [f"sample: {error}"]
     out.parent.mkdir(parents=True, exist_ok=True)
     with open(out, "x", encoding="utf-8") as recipe:
         recipe.write(draft.text)
-    print_texts(printable(line) for line in [*_lines(draft), *shown, *_next_lines(draft, out)])
+    print_texts(printable(line) for line in [*_lines(draft), *lines, *_next_lines(draft, out)])
 
 
 def _try_on_sample(draft: "FirstRecipe") -> "tuple[FirstRecipe, list[str]]":
-    """The recipe with the threshold that fits its documents, and lines about what its steps do to a sample."""
+    """Return the recipe with the threshold that fits its documents, and lines about the sample."""
     result = trials.trial(draft.recipe)
     if not result.is_punctuation_counted:
         return draft, [*trial_lines(result)]
     dropped = f"{result.near_alpha_words:,} of {result.documents:,} sampled documents"
-    comment = f"Gopher's 0.8 counts punctuation as words, and drops {dropped}"
+    comment = f"Gopher's 0.8 counts punctuation as words and drops {dropped}"
     loosened = draft.with_setting("gopher_quality", "min_alpha_words", trials.LOOSER_ALPHA_WORDS, comment)
-    chosen = f"chosen: gopher_quality.min_alpha_words {trials.LOOSER_ALPHA_WORDS:g}, since {comment}"
+    chosen = f"set gopher_quality.min_alpha_words: {trials.LOOSER_ALPHA_WORDS:g}, because {comment}"
     return loosened, [chosen, *trial_lines(trials.trial(loosened.recipe))]
 
 
 def trial_lines(result: "Trial") -> "Iterator[str]":
-    """What the steps keep of a sample, and a line for each dropped document that is shown."""
-    yield f"steps on a sample: {result.kept:,} of {result.documents:,} documents kept"
+    """Yield the number of kept documents of a sample, and a line for each example of a dropped document."""
+    yield f"sample: the steps keep {result.kept:,} of {result.documents:,} documents"
     if result.drops:
-        yield f"{len(result.drops)} of the documents that they drop:"
+        yield f"{len(result.drops)} of the dropped documents:"
     for one in result.drops:
         row = one.row
         value = f" {row['value']:.3g} (threshold {row['threshold']:g})" if row.get("threshold") is not None else ""
@@ -107,19 +112,25 @@ def trial_lines(result: "Trial") -> "Iterator[str]":
 
 
 def schema(
-    to: Annotated[Path | None, typer.Option(help="the file to write; default: the terminal")] = None,
-    page: Annotated[bool, typer.Option("--page", help="the keys as a page of Markdown, in place of a schema")] = False,
+    to: Annotated[Path | None, typer.Option(metavar="FILE", help="file to write; default: standard output")] = None,
 ) -> None:
-    """Each key has its type, default, bounds and an example. Editors complete and check recipes with it. Your own steps
-    are in it."""
-    text = reference.page() if page else json_text(reference.schema()) + "\n"
+    """Editors use it to complete and validate recipes. It has types, defaults, bounds and examples, also of your own
+    steps.
+
+    Reference: docs/reference/recipe.md
+
+    Examples:
+        gristmill recipe schema
+        gristmill recipe schema --to recipe.schema.json
+    """
+    text = json_text(reference.schema()) + "\n"
     if to is None:
         typer.echo(text, nl=False)
         return
     to.parent.mkdir(parents=True, exist_ok=True)
     to.write_text(text, encoding="utf-8")
-    if not page:
-        print_texts([f"wrote {to}. First line of a recipe beside it:", f"# yaml-language-server: $schema={to.name}"])
+    first_line = f"# yaml-language-server: $schema={to.name}"
+    print_texts([f"wrote {to}. Add this as the first line of a recipe in the same folder:", first_line])
 
 
 def _lines(recipe: "FirstRecipe") -> list[str]:
@@ -128,16 +139,16 @@ def _lines(recipe: "FirstRecipe") -> list[str]:
         columns = ", ".join(f"{what} in `{column}`" for what, column in source.columns.items())
         kind, plural = _NAMES.get(source.kind, source.kind), "s" * (source.files != 1)
         what = f"{source.files:,} {kind} file{plural}, {source.bytes / 1e6:,.1f} MB"
-        others = f"; not taken: {', '.join(source.others)}" if source.others else ""
+        others = f"; ignored: {', '.join(source.others)}" if source.others else ""
         lines.append(f"{source.entry['name']}: {what}{f'; {columns}' if columns else ''}{others}")
     counts = first_recipes.sampled(recipe.sources)
-    languages = ", ".join(f"{code} {count}" for code, count in recipe.languages.items()) or "none recognised"
+    languages = ", ".join(f"{code} {count}" for code, count in recipe.languages.items()) or "none detected"
     if counts["documents"]:
         sample = f"{counts['documents']:,} documents, {counts['pages']:,} of them HTML"
         lines.append(f"sample: {sample}; languages: {languages}")
-    lines += [f"passed over: {path}: {reason}" for path, reason in recipe.passed_over[:_MAX_PASSED_OVER]]
-    if (more := len(recipe.passed_over) - _MAX_PASSED_OVER) > 0:
-        lines.append(f"passed over: {more:,} more files")
+    lines += [f"skipped: {path}: {reason}" for path, reason in recipe.passed_over[:_MAX_SKIPPED]]
+    if (more := len(recipe.passed_over) - _MAX_SKIPPED) > 0:
+        lines.append(f"skipped: {more:,} more files")
     return lines
 
 
@@ -151,14 +162,17 @@ def _next_lines(recipe: "FirstRecipe", out: Path) -> list[str]:
 
 
 def check(
-    name: Annotated[str, typer.Argument(metavar="RECIPE", help="a YAML file, or the name of a shipped recipe")],
-    deep: Annotated[bool, typer.Option("--deep", help="ask for remote files, and import steps of your own")] = False,
+    name: RecipeArgument,
+    deep: Annotated[bool, typer.Option("--deep", help="also remote files, and custom steps")] = False,
     as_json: Json = False,
 ) -> None:
-    """Prints a line for each problem: unknown keys, settings that exclude each other, missing files, a home without
-    room. Exits with 1 if there is one.
+    """Prints one line per problem: unknown keys, conflicting settings, missing files, too little disk space. Exits with
+    1 if there is a problem.
 
-    gristmill check recipe.yaml --deep"""
+    Examples:
+        gristmill check recipe.yaml
+        gristmill check recipe.yaml --deep
+    """
     result = checking.check(name, MachineSettings(), deep)
     print_result(result, _check_lines(name, result), as_json)
     if result.findings:
@@ -171,16 +185,17 @@ def _check_lines(name: str, result: checking.Checked) -> "Iterator[str]":
     if (more := len(result.remarks) - MAX_FINDINGS) > 0:
         yield f"{name}: {more:,} more remarks"
     if result.unseen:
-        yield f"not looked at without --deep: {listed(result.unseen)}"
+        yield f"not checked: {listed(result.unseen)}. Add --deep to check"
     if result.estimate is not None:
         yield result.estimate.sentence
     if not result.findings:
-        yield f"{name}: nothing is wrong"
+        yield f"{name}: no problems"
         yield from _would_make(name)
 
 
 def _would_make(name: str) -> list[str]:
-    """What a run would make, where the home has runs of the recipe; a first check does without its libraries."""
+    """Describe which stages a run would make. Empty for a home without runs of the recipe, so that a first check does
+    not import the libraries."""
     recipe = load(name)
     if not runs_of(MachineSettings().home, recipe.name):
         return []
@@ -190,31 +205,35 @@ def _would_make(name: str) -> list[str]:
 
 @with_options
 def capacity(name: FinishedRecipe, crawl: CrawlOptions, as_json: Json = False) -> None:
-    """Prints hours and what limits them, memory, bytes and money, as ranges with what they rest on.
+    """Prints hours, memory, bytes and money as ranges, with the measurements that they are based on.
 
-    What the run's jobs do not say is not printed; the command that measures it is.
+    Guide: docs/guides/estimate-cost.md
 
-    gristmill decide capacity recipe.yaml --machines 100 --cores 64 --core-hour 0.04"""
+    Examples:
+        gristmill decide capacity recipe.yaml --machines 100 --cores 64
+        gristmill decide capacity recipe.yaml --cores 640 --core-hour 0.04
+    """
     result = crawl_capacity.capacity(finished.finished(name), crawl, name)
     print_result(result.as_json(), [result.table, *capacity_lines(result)], as_json)
 
 
 @with_options
 def plan(
-    name: Annotated[str, typer.Argument(metavar="RECIPE", help="a YAML file, or the name of a shipped recipe")],
+    name: RecipeArgument,
     options: PlanOptions,
-    write: Annotated[bool, typer.Option("--write", help="set the best layout in the recipe's file")] = False,
-    page: Annotated[bool, typer.Option("--page", help="write a page with plots, and print its path")] = False,
+    write: Annotated[bool, typer.Option("--write", help="best layout, written to the recipe's file")] = False,
+    page: Annotated[bool, typer.Option("--page", help="HTML page with plots")] = False,
     as_json: Json = False,
 ) -> None:
+    """Lists the layouts that fit the GPUs, fastest first. Needs no GPU. If the corpus is finished, also estimates the
+    cost of the whole crawl.
+
+    Guide: docs/guides/plan-a-training.md
+
+    Examples:
+        gristmill decide plan recipe.yaml --device h100 --devices 64 --price 2.5
+        gristmill decide plan recipe.yaml --devices 64 --machines 100 --cores 64
     """
-    Trains nothing, and needs no GPU. The layouts that fit so many GPUs are listed, the fastest first. Where the corpus
-    of the recipe is finished, what the whole crawl would take is in the bill, as `decide capacity` has it.
-
-    gristmill decide plan recipe.yaml --device h100 --devices 64 --price 2.5
-
-    gristmill decide plan recipe.yaml --devices 64 --price 2.5 --machines 100 --cores 64 --core-hour 0.04   crawl to
-    model"""
     require("train", "counting a model's parameters")
 
     result = training_plan.plan(name, **vars(options))
@@ -227,11 +246,11 @@ def plan(
 
 
 def _write_settings(name: str, values: "Mapping[str, Value]") -> None:
-    """Put settings of `training` into a recipe's own file. Raises ValueError for a recipe that ships, with the settings
-    to copy."""
+    """Write settings of `training` into a recipe's file. Raises ValueError for a shipped recipe, with the settings to
+    copy."""
     path = Path(name)
     block = "\n".join(["training:", *(f"  {key}: {value}" for key, value in values.items())])
     if not path.is_file():
-        raise ValueError(f"--write: {name} is no file of yours; copy the recipe, and give it\n{block}")
+        raise ValueError(f"--write: {name} is a shipped recipe. Copy it to a file, and add\n{block}")
     path.write_text(edited(path.read_text(encoding="utf-8"), "training", values), encoding="utf-8")
     print_texts([f"wrote into {name}:", block])

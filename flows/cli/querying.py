@@ -38,18 +38,22 @@ BATCH = 10_000  # rows held while a result is written
 
 def sql(
     recipe: FinishedRecipe,
-    query: Annotated[str, typer.Argument(metavar="[QUERY]", help="one SELECT; without it, a prompt")] = "",
-    as_csv: Annotated[bool, typer.Option("--csv", help="print CSV with a header")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="print a JSON object per row")] = False,
-    parquet: Annotated[str, typer.Option(metavar="FILE", help="write all rows to a Parquet file")] = "",
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="SELECT statement; default: prompt")] = "",
+    as_csv: Annotated[bool, typer.Option("--csv", help="CSV output with a header")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON output, one object per row")] = False,
+    parquet: Annotated[str, typer.Option(metavar="FILE", help="Parquet file for all rows")] = "",
 ) -> None:
-    """gristmill sql recipe.yaml "select host(url) as host, count(*) from documents group by 1 order by 2 desc limit 9"
-    gristmill sql recipe.yaml "describe documents"
+    """Tables: documents, extracted, ledger, edits, clusters, sources, tokens, funnel. Queries read only this run and
+    cannot write.
 
-    Tables: documents, extracted, ledger, edits, clusters, sources, tokens, funnel. At the prompt, `.tables` and
-    `.columns TABLE` describe them. Queries read only this run and cannot write. docs/guides/sql.md has 20 examples."""
+    Guide: docs/guides/sql.md
+
+    Examples:
+        gristmill sql recipe.yaml "describe documents"
+        gristmill sql recipe.yaml "select source, count(*) from documents group by 1"
+    """
     if sum(map(bool, (as_csv, as_json, parquet))) > 1:
-        raise ValueError("--csv, --json and --parquet exclude each other: give one of them")
+        raise ValueError("--csv, --json and --parquet exclude each other. Choose one of them")
     report = finished.finished(recipe, MachineSettings())
     if query or not sys.stdin.isatty():
         result = report.sql(query or sys.stdin.read())
@@ -62,11 +66,11 @@ def sql(
                 _write_parquet(result, parquet)
             else:
                 _print_table(result)
-        # a value that cannot be computed is known when its row is read; Parquet has no intervals
+        # DuckDB computes a value when its row is read, and Parquet has no intervals
         except (duckdb.Error, pa.ArrowException) as error:
             raise ValueError(f"{error}".splitlines()[0]) from None
     elif as_csv or as_json or parquet:
-        raise ValueError("give a query: --csv, --json and --parquet write the rows of one")
+        raise ValueError("--csv, --json and --parquet need a query. Add a query after the recipe")
     else:
         _prompt(report)
 
@@ -88,7 +92,7 @@ def _values(column: pa.Array) -> list[Any]:
 
 def _print_json(result: "duckdb.DuckDBPyRelation") -> None:
     if repeated := [name for name, count in Counter(result.columns).items() if count > 1]:
-        raise ValueError(f"two columns are called {repeated[0]}: give one of them another name with `as`")
+        raise ValueError(f"two columns have the same name: {repeated[0]}. Rename one of them with `as`")
     for row in _rows(result):
         typer.echo(_json(dict(zip(result.columns, row, strict=True))))
 
@@ -99,12 +103,12 @@ def _json(value: Any) -> str:
 
 def _print_csv(result: "duckdb.DuckDBPyRelation") -> None:
     writer = csv.writer(sys.stdout)  # lines end with \r\n (RFC 4180), so that both are quoted in values
-    # a file has the values as they are; a terminal would do what control characters in them say
-    shown = printable if sys.stdout.isatty() else str
-    writer.writerow([shown(name) for name in result.columns])
+    # a file gets the values unchanged; a terminal would execute control characters in them
+    written = printable if sys.stdout.isatty() else str
+    writer.writerow([written(name) for name in result.columns])
     for row in _rows(result):
         nested = (_json(value) if isinstance(value, list | dict) else value for value in row)
-        writer.writerow([shown(value) if isinstance(value, str) else value for value in nested])
+        writer.writerow([written(value) if isinstance(value, str) else value for value in nested])
 
 
 def _write_parquet(result: "duckdb.DuckDBPyRelation", path: str) -> None:
@@ -114,7 +118,7 @@ def _write_parquet(result: "duckdb.DuckDBPyRelation", path: str) -> None:
         for batch in reader:
             writer.write_batch(batch)
             rows += batch.num_rows
-    print_texts([f"{rows:,} rows in {path}"])
+    print_texts([f"wrote {rows:,} rows to {path}"])
 
 
 def _print_table(result: "duckdb.DuckDBPyRelation") -> None:
@@ -123,7 +127,7 @@ def _print_table(result: "duckdb.DuckDBPyRelation") -> None:
     columns = [Column(one_line(name), is_number, "") for name, is_number in zip(result.columns, numbers, strict=True)]
     print_cells(columns, [[*map(_cell, row)] for row in rows[:MAX_ROWS]], "", console())
     if len(rows) > MAX_ROWS:
-        print_texts([f"the first {MAX_ROWS} rows; --csv, --json or --parquet FILE for all"])
+        print_texts([f"first {MAX_ROWS} rows. To print all rows, add --csv or --json; to write them, --parquet FILE"])
 
 
 _NUMBERS = {
@@ -142,7 +146,7 @@ def _prompt(report: "Run") -> None:
     with suppress(ImportError):
         import readline  # noqa: F401, PLC0415 - gives `input` a history, where Python has it
 
-    print_texts(["SQL over the finished run. End a query with ;   .tables   .columns TABLE   Ctrl-D ends."])
+    print_texts(["SQL prompt. End a query with ;. List tables: .tables, columns: .columns TABLE. Quit: Ctrl-D"])
     lines: list[str] = []
     while True:
         try:
@@ -167,14 +171,14 @@ def _prompt(report: "Run") -> None:
         except (ValueError, LookupError, duckdb.Error) as error:
             print_texts([f"{error}".splitlines()[0]])
         except KeyboardInterrupt:
-            print_texts(["the query was stopped"])
+            print_texts(["query stopped"])
 
 
 def _describe(report: "Run", words: list[str]) -> None:
     tables = report.tables
     if words[:1] == ["columns"] and len(words) == 2:
         if words[1] not in tables:
-            raise LookupError(f"there is no table {words[1]}; there are {', '.join(tables)}")
+            raise LookupError(f"unknown table: {words[1]}. Choose one of {', '.join(tables)}")
         _print_table(
             report.sql(
                 "select column_name as column, data_type as type, comment from duckdb_columns() "
@@ -184,4 +188,4 @@ def _describe(report: "Run", words: list[str]) -> None:
     elif words == ["tables"]:
         print_texts(f"{view.name}: {view.description}" for view in tables.values())
     else:
-        raise LookupError("type .tables, .columns TABLE, or a query that ends with ;")
+        raise LookupError("unknown command. Type .tables, .columns TABLE, or a query that ends with ;")

@@ -1,4 +1,4 @@
-"""Results for the terminal: the card of a run, decisions, scaling laws, and the capacity of a crawl."""
+"""Results for the terminal: the summary of a run, decisions, scaling laws, and the capacity of a crawl."""
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,12 +35,12 @@ else:
     transfer = wrapt.lazy_import("gristmill.flows.experiments.scaling.transfer")
 
 
-# More shards are not replayed at the end of a run, only for its page: a replay reads the signals of each.
+# With more shards, hints are only on the page of a run, because they read the signals of each shard.
 MAX_HINT_SHARDS = 200
 
 
 def run_parts(report: "Run", recipe: str) -> Iterator[RenderableType | Table]:
-    """All that a flow prints at its end. `recipe`: the argument that the user gave, for the next commands."""
+    """Yield everything that a flow prints at its end. `recipe`: the argument of the command, for the next commands."""
     title = f"Funnel of {report.recipe.name}"
     yield funnel.table(report.steps, report.characters_per_token, report.tokens, title)
     if report.types:
@@ -49,7 +49,7 @@ def run_parts(report: "Run", recipe: str) -> Iterator[RenderableType | Table]:
         yield relabeled_line(report.relabeled)
     yield from report.date_lines
     if report.empty_files:
-        yield f"files that held no record: {', '.join(report.empty_files)}"
+        yield f"files without records: {', '.join(report.empty_files)}"
     if report.engines:
         yield f"texts by engine: {listed(report.engines)}"
     if report.mixture:
@@ -64,7 +64,8 @@ def run_parts(report: "Run", recipe: str) -> Iterator[RenderableType | Table]:
 
 
 def card_lines(report: "Run", recipe: str) -> Iterator[str]:
-    """The card of a finished run: what is kept, what dropped most, groups that lost much, hints, next commands."""
+    """Yield the summary of a finished run: kept documents, the rule that dropped most, large losses of groups, hints,
+    and next commands."""
     yield kept_line(report)
     if (most := most_dropped_line(report)) is not None:
         yield most
@@ -91,7 +92,7 @@ def kept_line(report: "Run") -> str:
 
 
 def most_dropped_line(report: "Run") -> str | None:
-    """The rule that dropped most documents of the corpus; None where none was dropped."""
+    """Return the rule that dropped most documents of the corpus; None if no document was dropped."""
     rows = funnel.funnel(report.corpus.stages)
     drops = [(count, row, rule) for row in rows for rule, count in row.drops.items() if count]
     if not drops:
@@ -101,16 +102,18 @@ def most_dropped_line(report: "Run") -> str | None:
 
 
 def next_commands(report: "Run", recipe: str) -> Iterator[str]:
-    """Three commands that can be typed as they are. `recipe`: quoted for a shell. A trained model is exported as a
-    model; documents that the run has exported are not exported again."""
+    """Yield up to three commands to run next. `recipe`: quoted for a shell. The last one exports the model if the run
+    trained one, trains if it has tokens, or exports the documents if the run did not."""
     yield f"gristmill browse {recipe}"
     yield f"gristmill report {recipe}"
     name = report.recipe.name
+    # these run missing stages, so they need the limit of the run
+    limit = "" if report.recipe.limit is None else f" --limit {report.recipe.limit}"
     if report.trained:
         yield f"gristmill export model {recipe} --to {name}-model"
+    elif report.tokens is not None:
+        yield f"gristmill run {recipe}{limit}"
     elif not report.exported:
-        # an export makes what is missing, so of a run with a limit it has the same
-        limit = "" if report.recipe.limit is None else f" --limit {report.recipe.limit}"
         yield f"gristmill export documents {recipe} --to {name}-documents{limit}"
 
 
@@ -119,60 +122,60 @@ def _section(name: str, *lines: str) -> Iterator[RenderableType]:
     yield from lines
 
 
-_TYPES = 8  # that a line names
+_MAX_TYPES = 8  # in a line
 
 
 def types_line(types: Mapping[str, int]) -> str:
-    """The types of records of which no text is read."""
-    more = f", and {len(types) - _TYPES:,} types more" if len(types) > _TYPES else ""
-    return f"no text is read of: {listed(types, _TYPES)}{more}"
+    """Return the types of records whose text is not extracted."""
+    more = f", and {len(types) - _MAX_TYPES:,} more types" if len(types) > _MAX_TYPES else ""
+    return f"types without text: {listed(types, _MAX_TYPES)}{more}"
 
 
 def relabeled_line(pairs: Mapping[str, int]) -> str:
-    """How many documents were not read in the encoding that they declare."""
-    more = f", and {len(pairs) - _TYPES:,} pairs more" if len(pairs) > _TYPES else ""
+    """Return the number of documents that were not read in the encoding that they declare."""
+    more = f", and {len(pairs) - _MAX_TYPES:,} more pairs" if len(pairs) > _MAX_TYPES else ""
     return (
-        f"{sum(pairs.values()):,} documents are in another encoding than they declare, and were read in it: "
-        f"{listed(pairs, _TYPES)}{more}"
+        f"{sum(pairs.values()):,} documents declare a wrong encoding and were read in the right one: "
+        f"{listed(pairs, _MAX_TYPES)}{more}"
     )
 
 
 def mixture_line(report: "Run") -> str:
-    """What a model is trained on."""
+    """Return the mixture that a model is trained on."""
     mixed = (f"{source.name} {source.share:.0%} ({source.epochs:.2f} epochs)" for source in report.mixture)
     return f"mixture: {', '.join(mixed)}"
 
 
 def exported_line(stage: "StageResult") -> str:
-    """What lies in the folder of an export."""
+    """Return the contents of the folder of an export."""
     counts = stage.result
     return f"{counts['documents']:,} documents, {counts['characters']:,} characters in {stage.folder}"
 
 
 def training_lines(report: "Run") -> list[str]:
-    """The model, and how well it predicts."""
+    """Return the size of the model and its losses."""
     result, losses = report.result, report.training_losses
     return [
         f"model: {result['parameters']:,} parameters, {result['steps']} steps, {result['tokens']:,} tokens",
         f"training loss: {losses[0]:.4f} at the first step, {losses[-1]:.4f} at the last",
         f"unigram model: {result['unigram/loss']:.4f} nats/token, {result['unigram/bits_per_byte']:.4f} bits/byte",
         f"trained model: {result['heldout/loss']:.4f} nats/token, {result['heldout/bits_per_byte']:.4f} bits/byte "
-        "(both on held-out documents, as they were extracted)",
-        *(f"trained model: {value:.4f} bits/byte on {what}" for what, value in _other_sets(result).items()),
+        "(both on held-out documents as extracted)",
+        *(f"trained model: {value:.4f} bits/byte on {name}" for name, value in _other_sets(result).items()),
     ]
 
 
 def _other_sets(result: Mapping[str, float]) -> dict[str, float]:
-    """Bits per byte of what else a model was evaluated on, by what it is."""
-    sets = {"those of them that the recipe keeps": result.get("survivors/bits_per_byte")}
+    """Return the bits per byte of a model on other evaluation sets, by their names."""
+    sets = {"held-out documents that the recipe keeps": result.get("survivors/bits_per_byte")}
     for name, value in result.items():
         if name.startswith("evaluation/") and name.endswith("/bits_per_byte") and name.count("/") == 2:
             sets[name.split("/")[1]] = value
-    return {what: value for what, value in sets.items() if value is not None}
+    return {name: value for name, value in sets.items() if value is not None}
 
 
 def served_pages(settings: MachineSettings, trained: bool = True) -> Iterator[str]:
-    """Addresses of the named servers that show the recorded runs. `trained`: whether MLflow has a run, too."""
+    """Yield the addresses of configured servers that show the recorded runs. `trained`: whether MLflow has a run."""
     prefect, mlflow = server.named(), redact_url(settings.tracking_uri)
     if prefect is not None:
         yield f"Prefect: {redact_url(prefect[1])}"
@@ -180,8 +183,8 @@ def served_pages(settings: MachineSettings, trained: bool = True) -> Iterator[st
         yield f"MLflow: {mlflow}"
 
 
-def places_to_look(settings: MachineSettings, trained: bool = True) -> Iterator[str]:
-    """Where a person sees the recorded runs: addresses of named servers, and the command that shows the others."""
+def run_pages(settings: MachineSettings, trained: bool = True) -> Iterator[str]:
+    """Yield the addresses of configured servers, and the command that shows runs without such a server."""
     yield from served_pages(settings, trained)
     if server.named() is None or (trained and not settings.tracking_uri.startswith("http")):
         is_default = settings.home == str(Path(DEFAULT_HOME).resolve())
@@ -189,17 +192,17 @@ def places_to_look(settings: MachineSettings, trained: bool = True) -> Iterator[
 
 
 def decision_parts(report: "DecisionReport", settings: MachineSettings) -> Iterator[RenderableType | Table]:
-    """The verdicts, the table beside them, what each step is worth, and how to look at the runs."""
+    """Yield the verdicts, their tables, the worth of each step, and the pages of the runs."""
     yield from report.sentences
     if report.tasks_note:
         yield report.tasks_note
     yield from decision_page.tables(report)
-    where = f"in MLflow: experiment {report.base}, run `{report.headline}`"
-    yield from _section("Look at it", *places_to_look(settings), report.page, where)
+    run = f"MLflow: experiment {report.base}, run `{report.headline}`"
+    yield from _section("Pages", *run_pages(settings), report.page, run)
 
 
 def scaling_parts(report: "ScalingReport") -> Iterator[RenderableType | Table]:
-    """The law first, then its tables."""
+    """Yield the law, then its tables."""
     yield from (report.sentence, *report.remarks)
     for sentence, table in scaling_page.tables(report):
         yield table
@@ -211,77 +214,76 @@ def scaling_parts(report: "ScalingReport") -> Iterator[RenderableType | Table]:
 
 
 def sweep_lines(sweep: "Sweep") -> Iterator[str]:
-    """The loss of each size at each rate, the best marked by *."""
-    yield f"{sweep.rule}: loss by size and learning rate, mean over seeds: {sweep.check.seeds}"
+    """Yield the loss of each size at each rate, with * at the best rate."""
+    yield f"{sweep.rule}: loss by size and learning rate, mean of {sweep.check.seeds} seeds"
     yield f"{'width':>6} {'layers':>6}" + "".join(f"{rate:>10.3g}" for rate in sweep.check.learning_rates)
     for size, row, best in zip(sweep.check.models, sweep.losses, sweep.best, strict=True):
         cells = "".join(f"{loss:>9.4f}{'*' if j == best else ' '}" for j, loss in enumerate(row))
         yield f"{size.dim:>6} {size.layers:>6}{cells}"
     edge = any(best in (0, len(sweep.check.learning_rates) - 1) for best in sweep.best)
-    hint = "; a best rate is at the edge: widen the rates" if edge else ""
+    hint = ". A best rate is at the edge: add more rates" if edge else ""
     yield f"best rates differ from the base's by at most {sweep.moved} steps of the sweep{hint}"
 
 
 def coordinate_lines(coordinates: "Coordinates") -> Iterator[str]:
-    """How far things move at each size, and the slopes."""
-
-    yield f"{coordinates.rule}: change by a few updates (root mean square), mean over seeds: {coordinates.check.seeds}"
+    """Yield the change of activations at each size, and the slopes."""
+    yield f"{coordinates.rule}: change after a few updates (RMS), mean of {coordinates.check.seeds} seeds"
     yield f"{'width':>6} {'layers':>6}" + "".join(f"{name:>13}" for name in transfer.PLACES)
     for size, row in zip(coordinates.check.models, coordinates.changes, strict=True):
         yield f"{size.dim:>6} {size.layers:>6}" + "".join(f"{value:>13.4g}" for value in row)
     yield "slope over size" + "".join(f"{slope:>13.2f}" for slope in coordinates.slopes)[2:]
-    yield "0: flat, as the rate needs it to stay; 1: in proportion to the size"
+    yield "0: constant, so the learning rate can be kept; 1: proportional to the size"
 
 
 def capacity_lines(capacity: "Capacity") -> list[str]:
-    """Sums, what limits, memory, requests and money, what they rest on, and what measures the rest."""
+    """Return hours, memory, requests and prices, their basis, and the command that measures missing values."""
     crawl = capacity.crawl
-    of = f"{crawl.cores:,} cores" if crawl.machines == 1 else f"{crawl.machines:,} machines of {crawl.cores:,} cores"
-    hours = "core hours: not known"
+    machines = (
+        f"{crawl.cores:,} cores" if crawl.machines == 1 else f"{crawl.machines:,} machines of {crawl.cores:,} cores"
+    )
+    hours = "core hours: unknown"
     if (core_hours := capacity.core_hours) is not None:
         hours = f"{core_hours.text()} core hours"
         if capacity.hours is not None:
-            hours += f", {capacity.hours.text(1)} hours with {of}"
+            hours += f", {capacity.hours.text(1)} hours on {machines}"
     tokens = "" if capacity.tokens is None else f", {capacity.tokens / 1e9:,.1f} billion tokens"
     lines = [f"{capacity.documents:,} pages: {hours}, {capacity.bytes / 1e12:,.2f} TB in the home{tokens}"]
     if core_hours is not None and (limit := capacity.limit) is not None:
         how = "in one job" if limit.alone else f"{limit.jobs:,} jobs, {limit.workers:,} at a time"
-        lines.append(f"longest: {limit.label}, {limit.hours.text(1)} hours, {how}")
+        lines.append(f"longest phase: {limit.label}, {limit.hours.text(1)} hours, {how}")
     if (largest := capacity.largest) is not None:
         memory = f"{(largest.memory or 0) / 1e9:,.1f} GB"
-        lines.append(f"most memory: {largest.label}, {memory} a job with its worker")
+        lines.append(f"largest memory: {largest.label}, {memory} per job with its worker")
         if crawl.memory_bytes is not None and (largest.memory or 0) > crawl.memory_bytes:
-            lines.append(f"that is more than a machine has: {crawl.memory:,.0f} GB")
+            lines.append(f"this exceeds the memory of a machine: {crawl.memory:,.0f} GB. Use larger machines")
     if capacity.without_memory:
         lines.append(
-            f"memory not known, since the jobs of the run held too little: {_several(capacity.without_memory)}"
+            f"memory unknown, because the jobs of the run used too little: {_several(capacity.without_memory)}"
         )
     lines.append(
-        f"{capacity.jobs:,} jobs, which keep flow and scheduler busy for {capacity.dispatching:,.1f} hours, and "
+        f"{capacity.jobs:,} jobs, with {capacity.dispatching:,.1f} hours of scheduling, and "
         f"{capacity.requests / 1e6:,.1f} million requests to the store"
     )
     if crawl.core_hour or crawl.terabyte_month or crawl.million_requests:
-        cores = "not known" if capacity.computing is None else capacity.computing.text(2)
+        cores = "unknown" if capacity.computing is None else capacity.computing.text(2)
         lines.append(
-            f"{cores} for the cores, {capacity.requesting:,.2f} for the requests, {capacity.storing:,.2f} a month for "
+            f"price: {cores} for cores, {capacity.requesting:,.2f} for requests, {capacity.storing:,.2f} per month for "
             "the home"
         )
     if capacity.unmeasured:
-        lines.append(
-            f"without the sizes of jobs, which the home does not have any more: {_several(capacity.unmeasured)}"
-        )
+        lines.append(f"without job sizes, which are no longer in the home: {_several(capacity.unmeasured)}")
     gaps = capacity.gaps if core_hours is None else capacity.time_gaps
     if gaps and capacity.remedy:
         what = "core hours" if core_hours is None else "hours"
         reasons = _several([f"{phase.label} ({phase.basis.gap})" for phase in gaps])
-        lines.append(f"{what} not known, since the run does not say how these grow: {reasons}")
+        lines.append(f"{what} unknown, because the run does not show how these grow: {reasons}")
     if capacity.remedy:
         first = f"{capacity.preparation}, then run" if capacity.preparation else "run"
-        lines.append(f"to measure it {first}: {capacity.remedy}")
+        lines.append(f"to measure, {first}: {capacity.remedy}")
     return [
         *lines,
-        f"by a run over {capacity.measured:,} pages, from bound to bound of 95% for jobs like its own; bytes, requests "
-        "and tokens in proportion to the pages; without the training",
+        f"based on a run over {capacity.measured:,} pages; ranges are 95% intervals. Bytes, requests and tokens are "
+        "proportional to the pages. Excludes training",
     ]
 
 
@@ -289,6 +291,6 @@ MAX_NAMED = 6
 
 
 def _several(names: Sequence[str]) -> str:
-    """The first of some names, and how many more there are."""
+    """Return the first of some names, and the number of others."""
     more = len(names) - MAX_NAMED
     return ", ".join(names[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")

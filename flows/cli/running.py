@@ -45,31 +45,29 @@ _LINE_SECONDS = 10.0  # between two lines where no bar is shown
 
 Remake = Annotated[
     list[str] | None,
-    typer.Option(
-        "--remake", metavar="STEP", help="make a step's stages again, or a stage; `all`: all of them; repeatable"
-    ),
+    typer.Option("--remake", metavar="STEP", help="step or stage to make again, or `all`; repeatable"),
 ]
 
 
 def demo(
     ablate: Annotated[
-        bool, typer.Option("--ablate", help="then train small models on it and on its raw extraction: which is better?")
+        bool, typer.Option("--ablate", help="also a comparison with raw extraction, by small models")
     ] = False,
-    crawl_only: Annotated[bool, typer.Option("--crawl-only", help="write the crawl, and run nothing on it")] = False,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="with --crawl-only: folder to write; default: in the home")
-    ] = None,
+    crawl_only: Annotated[bool, typer.Option("--crawl-only", help="only the crawl, without a run")] = False,
+    out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="with --crawl-only: folder of the crawl")] = None,
 ) -> None:
-    """The crawl is the documentation of the installed Python packages, as WARC 1.1 files, so it needs no network. The
-    recipe `demo` runs on it.
+    """The crawl is the documentation of the installed Python packages as WARC files, so the demo needs no network.
 
-    gristmill demo
+    Guide: docs/tutorials/first-corpus.md
 
-    gristmill demo --crawl-only --out crawl"""
+    Examples:
+        gristmill demo
+        gristmill demo --crawl-only --out crawl
+    """
     if crawl_only and ablate:
-        raise ValueError("--crawl-only runs nothing, and --ablate trains models: give one of them")
+        raise ValueError("--crawl-only and --ablate exclude each other. Remove one of them")
     if out is not None and not crawl_only:
-        raise ValueError("--out is for --crawl-only: the recipe `demo` reads the crawl in the home")
+        raise ValueError("--out needs --crawl-only, because `demo` reads the crawl in the home. Add --crawl-only")
     if crawl_only:
         require_all("the demo's crawl", EXTRAS["demo"])
     else:
@@ -85,23 +83,31 @@ def demo(
 def run(
     name: RecipeArgument,
     tokens_only: Annotated[
-        bool, typer.Option("--tokens-only", help="stop after the token shards and the plan of their mixture")
+        bool, typer.Option("--tokens-only", help="only the token shards and their mixture, without a model")
     ] = False,
     limit: Limit = None,
     remake: Remake = None,
 ) -> None:
-    """Finished stages are reused, so the same command resumes a run that was stopped.
+    """Finished stages are reused, so the same command resumes a stopped run.
 
-    gristmill run recipe.yaml --limit 1000
+    Guide: docs/tutorials/first-model.md
 
-    gristmill run recipe.yaml --tokens-only"""
+    Examples:
+        gristmill run recipe.yaml --limit 1000
+        gristmill run recipe.yaml --tokens-only
+    """
     _run("tokens" if tokens_only else "pipeline", name, limit, remake)
 
 
 def corpus(name: RecipeArgument, limit: Limit = None, remake: Remake = None) -> None:
-    """Also writes the export that the recipe names. The recipe needs no mixture, model or training.
+    """Also writes the recipe's export, if it has one. The recipe needs no mixture, model or training.
 
-    gristmill corpus recipe.yaml --limit 1000"""
+    Guide: docs/tutorials/first-corpus.md
+
+    Examples:
+        gristmill corpus recipe.yaml
+        gristmill corpus recipe.yaml --limit 1000
+    """
     _run("corpus", name, limit, remake)
 
 
@@ -115,10 +121,10 @@ def _run(flow: str, name: str, limit: int | None = None, remake: list[str] | Non
 
 
 def run_flow(flow: str, name: str, recipe: "Recipe", remake: Sequence[str] = ()) -> None:
-    """Run a flow, and print the card of its run. `name`: the argument of the command, which the next commands have.
+    """Run a flow, and print the summary of its run.
 
-    A recipe that the flow cannot use is an error before Prefect is imported, and a flow whose stages are all finished
-    does without Prefect."""
+    `name`: the argument of the command, for the commands that are printed as next steps. A recipe that the flow cannot
+    use raises ValueError before Prefect is imported. A flow whose stages are all finished runs without Prefect."""
     if flow != "corpus":
         recipe.training_mixture()
     if flow in ("pipeline", "pretrain"):
@@ -127,7 +133,7 @@ def run_flow(flow: str, name: str, recipe: "Recipe", remake: Sequence[str] = ())
         export.check_target(recorded.open_run(MachineSettings(), recipe)[0], recipe)
 
     def find() -> "Run | None":
-        # to look up what was never finished would delay its start
+        # looking up stages of an unfinished run would delay its start
         whole = recipe.model_dump(mode="json")
         if remake or server.named() or not runs.is_finished(MachineSettings().home, recipe.name, whole):
             return None
@@ -147,16 +153,16 @@ def _harvest(out: Path) -> None:
     def say(line: str) -> None:
         typer.echo(f"harvest: {line}", err=True)
 
-    say(f"the documentation of the installed packages as WARC files, into {out}")
-    begun, ended, count = time.monotonic(), threading.Event(), ""
+    say(f"writing the documentation of the installed packages as WARC files to {out}")
+    start, ended, count = time.monotonic(), threading.Event(), ""
 
     def watch() -> None:
         while not ended.wait(_LINE_SECONDS):
-            say(f"{progress_bars.duration(time.monotonic() - begun)} so far{count}")
+            say(f"{progress_bars.duration(time.monotonic() - start)} elapsed{count}")
 
     def progress(done: int, total: int) -> None:
         nonlocal count
-        count = f", {done:,} of {total:,} modules" if done < total else ", the pages of all modules, now those of files"
+        count = f", {done:,} of {total:,} modules" if done < total else ", all modules; writing the pages of files"
         bar.update(task, completed=done, total=total)
 
     with progress_bars.progress_bar() as bar:

@@ -32,18 +32,23 @@ else:
 
 @with_options
 def mix(
-    name: Annotated[str, typer.Argument(metavar="RECIPE", help="a YAML file, or the name of a shipped recipe")],
+    name: RecipeArgument,
     options: MixOptions,
-    out: Annotated[Path | None, typer.Option(help="the recipe to write; default: NAME-METHOD.yaml")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="recipe to write; default: NAME-METHOD.yaml")] = None,
 ) -> None:
-    """Writes the mixture as a recipe, if it is better than the usual ones by more than chance.
+    """Writes the mixture as a recipe if it beats the standard mixtures by more than chance.
 
-    gristmill decide mix recipe.yaml --method regmix --judge extracted"""
+    Guide: docs/guides/choose-a-mixture.md
+
+    Examples:
+        gristmill decide mix recipe.yaml --method doremi
+        gristmill decide mix recipe.yaml --method regmix --judge extracted
+    """
     recipe = recipe_to_run(name, None)
     to = out or Path(f"{recipe.name}-{options.method}.yaml")
     if to.exists():
-        raise FileExistsError(f"{to} is there already: name another file by --out, or remove it")
-    require("train", "looking for a mixture")
+        raise FileExistsError(f"{to} exists. Choose another file with --out, or delete {to}")
+    require("train", "searching for a mixture")
 
     if options.method is Method.REGMIX:
         check_judges(MachineSettings(), [recipe], options.clean, options.judge)
@@ -51,12 +56,12 @@ def mix(
     mixture = in_flow("mix", recipe.name, lambda: mixtures.mix(recipe, **vars(options)))
     print_texts([mixture.table])
     if mixture.refusal:
-        print_texts([*mixture.found, f"no recipe is written: {mixture.refusal}"])
+        print_texts([*mixture.found, f"wrote no recipe: {mixture.refusal}"])
         return
     to.parent.mkdir(parents=True, exist_ok=True)
     with open(to, "x", encoding="utf-8") as file:
         file.write(mixtures.written(mixture))
-    judge = options.judge or ([] if options.clean else ["extracted"])  # what DoReMi looks at, too
+    judge = options.judge or ([] if options.clean else ["extracted"])  # the default of DoReMi, too
     words = ["--proxy", str(options.proxy), *(part for one in judge for part in ("--judge", one))]
     words += ["--clean", options.clean] if options.clean else []
     print_texts(
@@ -68,11 +73,17 @@ def mix(
 def scale(
     name: RecipeArgument,
     options: ScaleOptions,
-    plan: Annotated[bool, typer.Option("--plan", help="print what would be trained; do nothing")] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="only the plan")] = False,
     as_json: Json = False,
 ) -> None:
-    """The law forecasts the loss at other sizes, with intervals. A forecast is registered in MLflow before its run is
-    trained. Finished runs are reused."""
+    """The law forecasts the loss at other sizes, with intervals. Reuses finished runs.
+
+    Guide: docs/guides/fit-a-scaling-law.md
+
+    Examples:
+        gristmill decide scale recipe.yaml --sizes 31k,46k,63k --tokens 50k,100k --plan
+        gristmill decide scale recipe.yaml --sizes 31k,63k --tokens 50k --forecast 118k:200k
+    """
     require("train", "training a grid of models")
 
     recipe = recipe_to_run(name, None)
@@ -86,8 +97,15 @@ def scale(
 
 @with_options
 def agreement(base: RecipeArgument, options: AgreementOptions, as_json: Json = False) -> None:
-    """Trains models of several sizes on several recipes, and compares their order at each size with that of the
-    largest."""
+    """Trains models of several sizes on several recipes, and compares the order of recipes at each size with the order
+    at the largest size.
+
+    Guide: docs/explanation/scaling.md
+
+    Examples:
+        gristmill decide agreement recipe.yaml --raw --sizes 31k,63k --tokens 10k,10k
+        gristmill decide agreement recipe.yaml --against web.yaml --sizes 31k,63k --tokens 10k,10k
+    """
     require("train", "comparing recipes")
 
     recipe = recipe_to_run(base, None)
@@ -101,24 +119,19 @@ def transfer(
     options: TransferOptions,
     rule: Annotated[
         list[str],
-        typer.Option(metavar="RULE", help="standard, mup (for widths) or completep (for layers, too); repeatable"),
+        typer.Option(metavar="RULE", help="parametrization: standard, mup or completep; repeatable"),
     ] = ["standard", "mup"],  # noqa: B006
-    look: Annotated[bool, typer.Option("--look", help="only the coordinate check, at --rate: seconds")] = False,
+    look: Annotated[bool, typer.Option("--look", help="only the coordinate check, at --rate")] = False,
 ) -> None:
-    """Trains small models at several rates for a short while.
+    """First runs the coordinate check, which measures how updates change activations at each size. Then trains each
+    size at each learning rate.
 
-    First the coordinate check: how far four updates move the residual stream and the logits at each size. Where that
-    grows with the size (a slope above 0), a rate is too large for larger models, and the best one falls. Then each size
-    is trained at each rate: with `standard` the best one moves, with `mup` or `completep` it should stay within a step.
-    The sizes are all pairs of --widths and --layers; the first is the base, which all rules train alike. To use it,
-    sweep the rate at the base, and give it to the large model with `training.parametrization: {rule: mup, base_dim:
-    64}`.
+    Guide: docs/explanation/scaling.md
 
-    gristmill decide transfer --look                                                   widths 64 and 256, a minute
-
-    gristmill decide transfer --widths 64,512 --rule mup                                 does mup hold over widths?
-
-    gristmill decide transfer --widths 64 --layers 4,16 --rule standard --rule completep    over depths?"""
+    Examples:
+        gristmill decide transfer --look
+        gristmill decide transfer --widths 64,512 --rule mup
+    """
     require("train", "training models of several sizes")
 
     for each in rule:
@@ -136,7 +149,7 @@ def _print_plan(recipe: "Recipe", options: ScaleOptions) -> None:
     try:
         judged = check_judges(MachineSettings(), [recipe], options.clean, options.judge)
     except ValueError as error:
-        last = f"none of this can be trained yet: {error}"
+        last = f"cannot train these runs yet: {error}"
     else:
         last = f"judged by {', '.join(judged)}"
     print_texts([last])

@@ -24,56 +24,54 @@ else:
     word_search = wrapt.lazy_import("gristmill.flows.reports.search.words")
     expressions = wrapt.lazy_import("gristmill.flows.explore.search.expressions")
 
-Shown = Annotated[int, typer.Option("-n", min=0, help="how many documents are shown of what is kept and of the rest")]
+Count = Annotated[int, typer.Option("-n", min=0, help="documents to print, of kept and of dropped ones")]
 
 
 def index(name: RecipeArgument) -> None:
-    """Makes first what the index needs. `index: true` in a recipe makes it with the token shards. It has four bytes for
-    each token, and the tokens of the documents that were dropped; a job holds twenty bytes for each token of a block of
-    32 million.
+    """Takes 4 bytes of disk per token. To build the index with the token shards, set `index: true` in the recipe.
+
+    Guide: docs/guides/search.md
+
+    Examples:
+        gristmill explain index recipe.yaml
     """
     start_server_again()
     opened = opened_index(name)
     result = opened.stage.result
     counts = (result["train"], result["dropped"])
     kept, dropped = (f"{each['documents']:,} documents ({each['tokens']:,} tokens)" for each in counts)
-    print_texts([f"index of {kept} that are trained on, and of {dropped} that were dropped: {opened.stage.folder}"])
+    print_texts([f"index: {opened.stage.folder}. Kept: {kept}. Dropped: {dropped}"])
 
 
 def find(
     name: RecipeArgument,
     phrase: Annotated[
-        str, typer.Argument(help="any text, found byte for byte; with --regex an expression, with --words words")
+        str, typer.Argument(metavar="PHRASE", help="exact text; or expression, with --regex, or words, with --words")
     ],
     regex: Annotated[
         bool,
-        typer.Option("--regex", help="an expression of RE2 over the texts that are kept: reads all of them, no index"),
+        typer.Option("--regex", help="RE2 expression over all kept texts, without an index"),
     ] = False,
     words: Annotated[
         bool,
-        typer.Option(
-            "--words", help="some words: documents ranked by them, of what is kept and of what was dropped; own index"
-        ),
+        typer.Option("--words", help="ranked search (BM25) with an index of words"),
     ] = False,
-    dropped: Annotated[bool, typer.Option(help="search documents that were dropped, too")] = True,
-    n: Shown = 5,
+    dropped: Annotated[bool, typer.Option(help="also dropped documents")] = True,
+    n: Count = 5,
     as_json: Json = False,
 ) -> None:
-    """Prints how often the phrase occurs, in how many documents, kept and dropped and by which rule; of some documents
-    the text around it, the source, the URL and the place of the record.
+    """Prints the number of matches in kept and dropped documents, the rules that dropped them, and the text around
+    matches. Builds a missing index first.
 
-    The phrase may begin and end within a word, and is not found over the end of a document. The index is made first,
-    where it is not there (`gristmill explain index`). Documents of takedown lists are in no index.
+    Guide: docs/guides/search.md
 
-    With --words the best documents come first (BM25), as a search engine has them: `"a phrase"`, `-must not`, OR,
-    `title:`, `url:`, `source:`, `step:`, `rule:`, `kept:true`. Their index is one of its own, made first where it is
-    not there; `word_index: true` in a recipe makes it with the corpus:
-
-    gristmill explain find recipe.yaml --words "stone mill kept:true url:museum"
+    Examples:
+        gristmill explain find recipe.yaml "stone mill"
+        gristmill explain find recipe.yaml --words "stone mill kept:true"
     """
     if words:
         if regex:
-            raise typer.BadParameter("--words and --regex are two searches: give one of them")
+            raise typer.BadParameter("--words and --regex exclude each other. Remove one of them")
 
         recipe = recipe_to_run(name, None)
         ranked = word_search.find_words(
@@ -90,22 +88,30 @@ def find(
 
 def trace(
     name: RecipeArgument,
-    text: Annotated[str, typer.Argument(help="a text, or a file of UTF-8; `-`: what stands on the input")] = "",
-    prompt: Annotated[
-        str, typer.Option(help="in place of a text: what the recipe's trained model writes behind this")
+    text: Annotated[
+        str, typer.Argument(metavar="TEXT|FILE", help="text, UTF-8 text file, or - for standard input")
     ] = "",
-    tokens: Annotated[int, typer.Option(min=1, help="that the model writes")] = 100,
-    temperature: Annotated[float, typer.Option(min=0, help="of the model; 0 takes the likeliest token")] = 0.8,
-    seed: Annotated[int, typer.Option(min=0, help="of what the model draws")] = 1,
-    words: Annotated[int, typer.Option(min=1, help="of the shortest span")] = 6,
-    spans: Annotated[int, typer.Option("--spans", min=1, help="how many are shown, the rarest first")] = 10,
-    n: Annotated[int, typer.Option("-n", min=0, help="how many documents are shown of each span")] = 3,
+    prompt: Annotated[
+        str, typer.Option(metavar="TEXT", help="prompt for a text by the recipe's model, instead of TEXT")
+    ] = "",
+    tokens: Annotated[int, typer.Option(min=1, help="with --prompt: tokens to generate")] = 100,
+    temperature: Annotated[float, typer.Option(min=0, help="with --prompt: sampling temperature; 0: greedy")] = 0.8,
+    seed: Annotated[int, typer.Option(min=0, help="with --prompt: seed of the sampling")] = 1,
+    words: Annotated[int, typer.Option(min=1, help="words of the shortest span")] = 6,
+    spans: Annotated[int, typer.Option("--spans", min=1, help="spans to print, rarest first")] = 10,
+    n: Annotated[int, typer.Option("-n", min=0, help="documents to print of each span")] = 3,
     as_json: Json = False,
 ) -> None:
-    """Prints the rarest spans first, each with its documents: where a model may have a sentence from. The index is made
-    first if it is missing."""
+    """Prints the rarest spans first, each with the documents that contain it. Builds a missing index first.
+
+    Guide: docs/guides/search.md
+
+    Examples:
+        gristmill explain trace recipe.yaml answer.txt
+        gristmill explain trace recipe.yaml --prompt "Once"
+    """
     if bool(text) == bool(prompt):
-        raise typer.BadParameter("give a text, or --prompt for what the recipe's model writes")
+        raise typer.BadParameter("trace needs a text or --prompt. Give one of them")
     opened = opened_index(name)
     if prompt:
         query = expressions.written(name, prompt, tokens, temperature, seed)
@@ -126,11 +132,11 @@ def _text(text: str) -> str:
     except OSError:  # a text that is too long for a name
         pass
     except UnicodeDecodeError as error:
-        raise typer.BadParameter(f"{text} is no text in UTF-8: {error}") from None
+        raise typer.BadParameter(f"{text} is not UTF-8: {error}. Convert the file to UTF-8") from None
     return text
 
 
 def opened_index(name: str) -> "PhraseIndex":
-    """A recipe's index, which is built first if it is missing."""
+    """Open the index of a recipe. Builds it first if it is missing."""
     recipe = recipe_to_run(name, None)
     return indexes.open_index(recipe, partial(in_flow, "index", recipe.name))

@@ -1,4 +1,4 @@
-"""The machine: its settings, what it lacks, automations, kernels, and what may be removed."""
+"""Commands about the machine and its home: settings, checks, automations, kernels and disk space."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -31,99 +31,128 @@ else:
 
 
 def ui(
-    home: Annotated[
-        str, typer.Option("--home", metavar="DIR", help="the home whose runs are shown; default: GRISTMILL_HOME")
-    ] = "",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="of Prefect's pages; default: a free one")] = 0,
-    mlflow_port: Annotated[int, typer.Option(min=0, max=65535, help="of MLflow's pages; default: a free one")] = 0,
+    home: Annotated[str, typer.Option("--home", metavar="DIR", help="home of the runs; default: GRISTMILL_HOME")] = "",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="port of Prefect's pages; 0: a free port")] = 0,
+    mlflow_port: Annotated[int, typer.Option(min=0, max=65535, help="port of MLflow's pages; 0: a free port")] = 0,
 ) -> None:
-    """Prefect shows flows, stages and their artifacts; MLflow compares the models of experiments. Each page has one
-    address, a link with the login of this session: without it nothing can be read or changed. Runs that begin while the
-    pages are up are recorded by their server: they start sooner, and you see them while they run.
+    """Prefect shows flows and stages, MLflow models. Each link has a login token and works only on this machine. Use
+    `ssh -L` to open the pages elsewhere.
 
-    A browser that cannot open the link opens http://127.0.0.1:PORT with the user gristmill and the token as password.
-
-    Only this machine is served. On a machine elsewhere, forward the ports: `ssh -L 4200:127.0.0.1:4200 -L
-    5000:127.0.0.1:5000 HOST`, with --port 4200 --mlflow-port 5000.
-
-    Examples: gristmill ui
-              gristmill ui --home /data/home --port 4200
+    Examples:
+        gristmill ui
+        gristmill ui --home /data/home --port 4200
     """
     settings = MachineSettings(home=home) if home else MachineSettings()
     if home and "://" not in home and not Path(settings.home).is_dir():
-        raise ValueError(f"there is no home {settings.home}: a run makes one; `gristmill settings` shows yours")
+        raise ValueError(f"home not found: {settings.home}. Check --home; `gristmill settings` prints the home in use")
     if (pages := prefect_server.shown(settings)) is not None:
-        print_texts(["these pages are up already:", *(f"{name:8} {link}" for name, link in pages.links.items())])
+        print_texts(["already running:", *(f"{name:8} {link}" for name, link in pages.links.items())])
         return
     print_texts(web_pages.named(settings))
-    typer.echo("starting the pages: some ten seconds", err=True)
+    typer.echo("starting the pages, about 10 seconds", err=True)
     with web_pages.up(settings, port, mlflow_port) as (servers, links):
         if not servers:
             return
-        print_texts([*(f"{name:8} {link}" for name, link in links.items()), "Ctrl-C ends them"])
+        print_texts([*(f"{name:8} {link}" for name, link in links.items()), "Press Ctrl-C to stop"])
         ended = web_pages.first_to_end(servers)
-    raise RuntimeError(f"{ended.name} has ended ({ended.how_ended()}): see {ended.log}; then start the pages again")
+    raise RuntimeError(f"{ended.name} stopped: {ended.how_ended()}. Read {ended.log}, and start the pages again")
 
 
 def settings(as_json: Json = False) -> None:
-    """Each setting is an environment variable. The origin is `default`, or `environment`. Secrets, and users and
-    passwords in addresses, are not shown. A variable GRISTMILL_... that is not listed is an error of every command.
+    """Each setting is an environment variable. Hides secrets. Commands stop at a GRISTMILL_ variable that is not
+    listed.
 
-    GRISTMILL_WORKERS=4 gristmill settings"""
+    Reference: docs/reference/settings.md
+
+    Examples:
+        gristmill settings
+        gristmill settings --json
+    """
     rows = list(variables(os.environ))
     texts = [(each.name, str(each.value), each.origin, each.description) for each in rows]
     print_result(rows, [Table(("variable", "value", "origin", "meaning"), texts)], as_json)
 
 
 def service(
-    to: Annotated[Path, typer.Option(help="the folder; files of it that differ are never overwritten")] = Path("."),
+    to: Annotated[Path, typer.Option(metavar="FOLDER", help="folder of the files")] = Path("."),
 ) -> None:
-    """prefect.yaml has the deployments of the flows; docker/ has images, Kubernetes and SLURM."""
+    """prefect.yaml has the deployments of the flows; docker/ has images, Kubernetes and SLURM. Never overwrites a file
+    that differs.
+
+    Guide: docs/guides/schedule.md
+
+    Examples:
+        gristmill home service
+        gristmill home service --to deploy
+    """
     enter = [f"  cd {to}"] if to != Path() else []
-    print_texts([*(f"wrote {path}" for path in write(to)), "Next: set PREFECT_API_URL, then", *enter])
+    print_texts([*(f"wrote {path}" for path in write(to)), "Next: set PREFECT_API_URL, and run", *enter])
     print_texts(["  prefect work-pool create gristmill --type process", "  prefect --no-prompt deploy --all"])
 
 
 def automations(
-    webhook: Annotated[str, typer.Option(help="address that failed runs are sent to, as a JSON object")] = "",
+    webhook: Annotated[str, typer.Option(metavar="URL", help="address for failed runs, as JSON")] = "",
 ) -> None:
-    """The server is the one of PREFECT_API_URL. A failed run is sent to a webhook; a cancelled run whose worker is gone
-    is ended, and so is a run whose process has died. Automations that an earlier call wrote are replaced."""
+    """Uses the server at PREFECT_API_URL. The automations report failed runs and end runs whose process has died.
+    Replaces automations of earlier calls.
+
+    Guide: docs/guides/schedule.md
+
+    Examples:
+        gristmill home automations
+        gristmill home automations --webhook https://hooks.example.org/gristmill
+    """
     if not os.environ.get("PREFECT_API_URL"):
-        raise ValueError("automations belong to a server: set PREFECT_API_URL, as http://127.0.0.1:4200/api")
+        raise ValueError(
+            "PREFECT_API_URL is not set. Set it to the address of the server, such as http://127.0.0.1:4200/api"
+        )
 
     print_texts(prefect_automations.write_automations(webhook))
 
 
 def doctor(as_json: Json = False) -> None:
-    """Checks versions, memory, disks, home, kernels, Prefect, MLflow, Dask, Redis, clocks and ports. Each line says
-    what to do. Exits with 1 if a line is an error."""
-    lines = print_each(examine(MachineSettings()), _finding, as_json)
+    """Checks versions, memory, disks, kernels, services, clocks and ports, and prints a fix for each problem. Exits
+    with 1 if there is an error.
+
+    Guide: docs/guides/troubleshooting.md
+
+    Examples:
+        gristmill home doctor
+    """
+    lines = print_each(examine(MachineSettings()), _doctor_line, as_json)
     if any(line.state == "error" for line in lines):
         raise typer.Exit(1)
 
 
-def _finding(line: "Line") -> str:
-    remedy = f"\n{'':26}{line.remedy}" if line.remedy else ""
-    return f"{line.state:8} {line.subject:16} {line.found}{remedy}"
+def _doctor_line(line: "Line") -> str:
+    fix = f"\n{'':26}{line.remedy}" if line.remedy else ""
+    return f"{line.state:8} {line.subject:16} {line.found}{fix}"
 
 
 def compile() -> None:
-    """A first run does the same."""
+    """Without this command, the first run compiles them.
+
+    Examples:
+        gristmill home compile
+    """
     count = kernel_compilation.compile_kernels(lambda line: print_texts([line]))
-    print_texts([f"kernels: {count} compiled" if count else "kernels: all are compiled"])
+    print_texts([f"kernels: {count} compiled" if count else "kernels: already compiled"])
 
 
 def gc(
-    delete: Annotated[bool, typer.Option("--delete", help="remove them; without it they are only listed")] = False,
-    days: Annotated[float, typer.Option(min=0, help="what was written in so many days stays")] = 7,
-    yes: Annotated[bool, typer.Option("--yes", help="with --delete: do not ask")] = False,
+    delete: Annotated[bool, typer.Option("--delete", help="removal of what is listed")] = False,
+    days: Annotated[float, typer.Option(min=0, help="minimum age in days")] = 7,
+    yes: Annotated[bool, typer.Option("--yes", help="with --delete: no confirmation")] = False,
     as_json: Json = False,
 ) -> None:
-    """Caches of kernels of older versions are listed, and what killed runs left for workers.
+    """Also lists old kernel caches and temporary folders of killed runs. Recorded runs keep their stages and models
+    until `gristmill home forget`.
 
-    Every run holds its stages, and what these were made from, until you forget it (`gristmill home forget`). Models
-    stay until then, too. Of a finished stage the manifest stays, so that later stages are still found.
+    Guide: docs/guides/disk-and-backup.md
+
+    Examples:
+        gristmill home gc
+        gristmill home gc --days 30 --delete
     """
     home = MachineSettings().home
     result = garbage.find(home, days)
@@ -131,24 +160,33 @@ def gc(
     if not as_json:
         print_texts(_line(one) for one in result.garbage)
     needs_confirmation = delete and bool(result.garbage) and not yes
-    if needs_confirmation and not typer.confirm(f"remove {count} of them, {size / 1e6:,.1f} MB?", err=True):
+    if needs_confirmation and not typer.confirm(f"Delete {count} folders or files, {size / 1e6:,.1f} MB?", err=True):
         raise typer.Exit(1)
     removed = [one for one in result.garbage if garbage.remove(home, one)] if delete else []
     value = {"garbage": result.garbage, "young": result.young, "held": result.held, "removed": removed}
-    concerned, what = (removed, "removed") if delete else (result.garbage, "can be removed (--delete does it)")
-    print_result(value, _sums(home, result, concerned, what, days), as_json)
+    items, what = (removed, "deleted") if delete else (result.garbage, "can be deleted. Add --delete to do so")
+    print_result(value, _sums(home, result, items, what, days), as_json)
 
 
 def forget(
-    run: Annotated[str, typer.Argument(help="RECIPE/ID, as listed; or RECIPE: all of its runs")] = "",
+    run: Annotated[
+        str, typer.Argument(metavar="RUN", help="RECIPE/ID, as listed; or RECIPE, for all of its runs")
+    ] = "",
     as_json: Json = False,
 ) -> None:
-    """Without a name, each run is listed with the size of the stages that only it needs. Forgetting removes nothing
-    by itself; from then on `gc` may remove a model of the run, too."""
+    """Without an argument, lists each run with the size of the stages that only it needs. Deletes no files: `gristmill
+    home gc --delete` does.
+
+    Guide: docs/guides/disk-and-backup.md
+
+    Examples:
+        gristmill home forget
+        gristmill home forget demo/20261128-104500-123456-9f3a
+    """
     home = MachineSettings().home
     held = [(one, size) for one, size in garbage.held_by(home) if run in ("", one.name, one.label)]
     if run and not held:
-        raise LookupError(f"no run {run} is recorded in {home}; `gristmill home forget` lists those that are")
+        raise LookupError(f"run not found in {home}: {run}. List the recorded runs with `gristmill home forget`")
     if run:
         for one, _ in held:
             recorded_runs.forget(home, one)
@@ -161,15 +199,15 @@ def forget(
     print_result(value, lines, as_json)
 
 
-def _sums(home: str, result: garbage.Found, concerned: Sequence["Garbage"], what: str, days: float) -> Iterator[str]:
-    yield f"{len(concerned)} folders or files, {sum(one.bytes for one in concerned) / 1e6:,.1f} MB, {what}"
+def _sums(home: str, result: garbage.Found, items: Sequence["Garbage"], what: str, days: float) -> Iterator[str]:
+    yield f"{len(items)} folders or files, {sum(one.bytes for one in items) / 1e6:,.1f} MB, {what}"
     if result.young:
         size = sum(one.bytes for one in result.young)
-        yield f"{len(result.young)} more, {size / 1e6:,.1f} MB, are younger than {days:g} days (--days)"
+        yield f"kept: {len(result.young)} more, {size / 1e6:,.1f} MB, younger than {days:g} days (--days)"
     if result.held:
-        yield f"made now, and left alone: {', '.join(result.held)}"
+        yield f"kept because a run is making them: {', '.join(result.held)}"
     runs = garbage.held_by(home)
-    yield f"{len(runs)} runs hold all other stages: `gristmill home forget` lists them, with what each holds"
+    yield f"{len(runs)} runs keep all other stages. List them with `gristmill home forget`"
 
 
 def _line(one: "Garbage") -> str:

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class SafeConsole(Console):
-    """rich's console; control characters of what is printed are written out, as `\\x1b`."""
+    """rich's console, which prints control characters as escapes such as `\\x1b`."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
@@ -32,7 +32,7 @@ class SafeConsole(Console):
 
 
 def console(stderr: bool = False) -> Console:
-    """The standard output, or errors: as wide as the terminal, 120 columns where there is none."""
+    """Return a console on standard output or standard error. Its width is that of the terminal, else 120 columns."""
     stream = sys.stderr if stderr else sys.stdout
     return SafeConsole(stderr=stderr, emoji=False, width=None if stream.isatty() else 120)
 
@@ -56,18 +56,17 @@ def print_result(value: Any, parts: Iterable[RenderableType | Table], as_json: b
 
 
 def print_each(values: Iterable[T], part: Callable[[T], RenderableType | Table], as_json: bool) -> list[T]:
-    """Print results that come one after the other: the part of each for a person at once, or all as JSON at the end.
-    Returns them."""
-    seen = []
+    """Print results as they arrive, each as its part for a person, or all as JSON at the end. Returns the results."""
+    results = []
     for value in values:
-        seen.append(value)
+        results.append(value)
         if not as_json:
             print_texts([part(value)])
-    print_result(seen, (), as_json)
-    return seen
+    print_result(results, (), as_json)
+    return results
 
 
-_WIDER_THAN_ANY = 100_000  # columns: a console else measures what fits into it
+_UNLIMITED = 100_000  # columns: a narrower console would limit the measured width
 
 
 def print_table(table: Table, out: Console) -> None:
@@ -88,7 +87,7 @@ def print_cells(columns: Sequence[Column], texts: Sequence[Sequence[str]], headi
         drawn.add_column(Text(one.name), justify=justify, no_wrap=whole is not None, min_width=whole)
     for row in rows:
         drawn.add_row(*map(Text, row))
-    if out.measure(drawn, options=out.options.update(width=_WIDER_THAN_ANY)).minimum <= out.width:
+    if out.measure(drawn, options=out.options.update(width=_UNLIMITED)).minimum <= out.width:
         out.print(drawn)
         return
     if title:

@@ -1,4 +1,4 @@
-"""The commands `train ...`: models that steps score documents by, made once and named in recipes."""
+"""The commands `train lm`, `classifier` and `head`: models for steps, which recipes name."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -32,37 +32,47 @@ Option = typer.Option
 
 
 def lm(
-    language: Annotated[str, typer.Argument(help="its code, as the step `language` names it: en")],
-    out: Annotated[str, Option("--out", metavar="FOLDER", help="where LANGUAGE.arpa.bin and LANGUAGE.sp.model go")],
-    text: Annotated[Patterns, Option("--text", metavar="GLOB", help="plain text files; may be repeated")] = None,
-    jsonl: Annotated[Patterns, Option("--jsonl", metavar="GLOB", help="files of JSON, one object a line")] = None,
-    parquet: Annotated[Patterns, Option("--parquet", metavar="GLOB", help="Parquet files")] = None,
-    column: Annotated[str, Option("--column", help="column, or key, of the texts")] = "text",
-    recipe: Annotated[str | None, Option("--recipe", help="whose finished corpus has the texts")] = None,
-    source: Annotated[Patterns, Option("--source", help="of the recipe; may be repeated")] = None,
-    vocabulary: Annotated[int, Option("--vocabulary", min=16, help="pieces at most")] = 65_536,
-    order: Annotated[int, Option("--order", min=2, max=6, help="longest n-gram, in pieces")] = 5,
+    language: Annotated[str, typer.Argument(metavar="LANGUAGE", help="code of the language, such as en")],
+    out: Annotated[str, Option("--out", metavar="FOLDER", help="folder for LANGUAGE.arpa.bin and LANGUAGE.sp.model")],
+    text: Annotated[Patterns, Option("--text", metavar="GLOB", help="text files; repeatable")] = None,
+    jsonl: Annotated[Patterns, Option("--jsonl", metavar="GLOB", help="JSON Lines files; repeatable")] = None,
+    parquet: Annotated[Patterns, Option("--parquet", metavar="GLOB", help="Parquet files; repeatable")] = None,
+    column: Annotated[str, Option("--column", help="column of the texts")] = "text",
+    recipe: Annotated[str | None, Option("--recipe", metavar="RECIPE", help="finished recipe with the texts")] = None,
+    source: Annotated[
+        Patterns, Option("--source", metavar="NAME", help="with --recipe: source of good texts; repeatable")
+    ] = None,
+    vocabulary: Annotated[int, Option("--vocabulary", min=16, help="maximum number of pieces")] = 65_536,
+    order: Annotated[int, Option("--order", min=2, max=6, help="length of the longest n-gram, in pieces")] = 5,
     prune: Annotated[
-        str, Option("--prune", help="drop n-grams with at most so many occurrences: by order, the last for all higher")
+        str,
+        Option("--prune", metavar="N,N,...", help="occurrences up to which n-grams are dropped, by order"),
     ] = "0,0,1",
-    bits: Annotated[int, Option("--bits", min=2, max=25, help="of a quantised probability, and of a back-off")] = 8,
+    bits: Annotated[int, Option("--bits", min=2, max=25, help="bits of a quantized probability or back-off")] = 8,
 ) -> None:
-    """A SentencePiece model and a KenLM model, as CCNet has them."""
+    """Writes a SentencePiece and a KenLM model, like CCNet's. Texts are from files or from a finished recipe.
+
+    Guide: docs/explanation/perplexity.md
+
+    Examples:
+        gristmill train lm en --out models --jsonl "wikipedia-en/*.jsonl.gz"
+        gristmill train lm en --out models --recipe recipe.yaml --source wikipedia
+    """
     try:
         pruned = tuple(int(each) for each in prune.split(",") if each)
     except ValueError:
-        raise ValueError(f"--prune is {prune}; give numbers with commas between, as 0,0,1") from None
+        raise ValueError(f"--prune is not a list of numbers: {prune}. Write, for example, 0,0,1") from None
     chosen = ngram_models.Training(vocabulary=vocabulary, order=order, prune=pruned, bits=bits)
-    passed_over: Counter[str] = Counter()
+    skipped: Counter[str] = Counter()
     patterns = {"text": text, "jsonl": jsonl, "parquet": parquet}
-    texts = _texts(language, patterns, column, recipe, source, passed_over)
+    texts = _texts(language, patterns, column, recipe, source, skipped)
     counts = ngram_models.train(texts, out, language, chosen)
     model, _ = ngram_models.names(out, language)
-    if passed_over:
-        reasons = ", ".join(f"{count:,} {rule}" for rule, count in sorted(passed_over.items()))
-        print_texts([f"passed over: {reasons}"])
-    shown = ", ".join(f"{value:,} {name}" for name, value in counts.items())
-    print_texts([f"{shown}\nmodels: {{{language}: {model}}}"])
+    if skipped:
+        reasons = ", ".join(f"{count:,} {rule}" for rule, count in sorted(skipped.items()))
+        print_texts([f"skipped: {reasons}"])
+    totals = ", ".join(f"{value:,} {name}" for name, value in counts.items())
+    print_texts([f"{totals}\nmodels: {{{language}: {model}}}"])
 
 
 def _texts(
@@ -71,52 +81,66 @@ def _texts(
     column: str,
     recipe: str | None,
     sources: Patterns,
-    passed_over: Counter[str],
+    skipped: Counter[str],
 ) -> Iterable[str]:
 
     kinds = [kind for kind, patterns in options.items() if patterns]
     if len(kinds) + (recipe is not None) != 1:
-        raise ValueError("give one of --text, --jsonl, --parquet and --recipe, which have the texts")
+        raise ValueError("the texts need one of --text, --jsonl, --parquet and --recipe. Choose one of them")
     if recipe is None:
-        return recipe_data.texts_of_files(kinds[0], options[kinds[0]] or (), column, passed_over)
+        return recipe_data.texts_of_files(kinds[0], options[kinds[0]] or (), column, skipped)
     if not sources:
-        raise ValueError("--recipe needs --source: the source whose documents are good text")
+        raise ValueError("--recipe needs --source. Name the source of good texts")
     return recipe_data.texts_of_recipe(recipe, sources, language, MachineSettings())
 
 
 def classifier(
-    out: Annotated[str, typer.Argument(metavar="FILE", help="the model; its description is FILE.json")],
-    jsonl: Annotated[Patterns, Option("--jsonl", metavar="GLOB", help="labelled texts, one JSON object a line")] = None,
-    parquet: Annotated[Patterns, Option("--parquet", metavar="GLOB", help="labelled texts as Parquet files")] = None,
-    good: Annotated[Patterns, Option("--good", metavar="LABEL", help="of good examples; may be repeated")] = None,
-    topics: Annotated[bool, Option("--topics", help="each label by itself, for the step `topic`")] = False,
-    text_column: Annotated[str, Option("--text-column", help="column, or key, of the texts")] = "text",
-    label_column: Annotated[str, Option("--label-column", help="column, or key, of the labels")] = "label",
+    out: Annotated[str, typer.Argument(metavar="FILE", help="file of the model")],
+    jsonl: Annotated[
+        Patterns, Option("--jsonl", metavar="GLOB", help="JSON Lines files with labeled texts; repeatable")
+    ] = None,
+    parquet: Annotated[
+        Patterns, Option("--parquet", metavar="GLOB", help="Parquet files with labeled texts; repeatable")
+    ] = None,
+    good: Annotated[Patterns, Option("--good", metavar="LABEL", help="label of good examples; repeatable")] = None,
+    topics: Annotated[bool, Option("--topics", help="one class per label, for the step `topic`")] = False,
+    text_column: Annotated[str, Option("--text-column", help="column of the texts")] = "text",
+    label_column: Annotated[str, Option("--label-column", help="column of the labels")] = "label",
     group_column: Annotated[
         str | None,
-        Option("--group-column", help="column, or key, of what texts come from; default: page, document or url"),
+        Option("--group-column", metavar="COLUMN", help="column of the origin; default: page, document or url"),
     ] = None,
-    recipe: Annotated[str | None, Option("--recipe", help="finished; its step `quality` says what is learned")] = None,
+    recipe: Annotated[
+        str | None, Option("--recipe", metavar="RECIPE", help="finished recipe with the step `quality`")
+    ] = None,
     setting: Annotated[
-        Patterns, Option("--set", metavar="NAME=VALUE", help="of the step `quality`, as epochs=10; may be repeated")
+        Patterns,
+        Option("--set", metavar="NAME=VALUE", help="setting of the step `quality`, such as epochs=10; repeatable"),
     ] = None,
 ) -> None:
-    """On good examples, for the step `quality`, from labelled files or from the sources of a finished recipe; or on
-    several labels. Beside the model go FILE.json, what it is and how good, and FILE.svg."""
+    """Trains on labeled files, or on the sources of a finished recipe. Also writes FILE.json with settings and
+    measures, and FILE.svg.
+
+    Guide: docs/guides/quality-classifier.md
+
+    Examples:
+        gristmill train classifier quality.bin --jsonl labels.jsonl
+        gristmill train classifier quality.bin --recipe recipe.yaml
+    """
     require("train", "training a classifier")  # which is measured, and logged to MLflow
     kinds = {kind: globs for kind, globs in (("jsonl", jsonl), ("parquet", parquet)) if globs}
     if len(kinds) + (recipe is not None) != 1:
-        raise ValueError("give one of --jsonl, --parquet and --recipe, which have the examples")
+        raise ValueError("the examples need one of --jsonl, --parquet and --recipe. Choose one of them")
     if recipe is not None:
         if setting or good or topics or group_column:
             raise ValueError(
-                "--set, --good, --topics and --group-column are for labelled files; the step `quality` of the recipe "
-                "has its own"
+                "--set, --good, --topics and --group-column exclude --recipe, whose step `quality` has these settings. "
+                "Remove them, or use labeled files"
             )
         measures = classifiers.from_recipe(out, recipe, MachineSettings())
     else:
         if topics and good:
-            raise ValueError("--topics takes each label by itself, and --good makes two of them; give one")
+            raise ValueError("--topics and --good exclude each other. Remove one of them")
         chosen = Classifier.model_validate(_values(setting))
         [(kind, patterns)] = kinds.items()
         columns = text_column, label_column, group_column
@@ -128,45 +152,62 @@ def classifier(
     )
     measures.pop("confusion", None)
     by_label, folds_by = measures.pop("by_label", {}), measures.pop("folds_by", "")
-    shown = ", ".join(
-        f"{name} {value:.3f}" if isinstance(value, float) else f"{value:,} {name}" for name, value in measures.items()
-    )
+    lines = [
+        ", ".join(
+            f"{name} {value:.3f}" if isinstance(value, float) else f"{value:,} {name}"
+            for name, value in measures.items()
+        )
+    ]
     if folds_by:
-        shown += f"\nmeasured on halves of the examples by `{folds_by}`: texts with the same are in one half"
+        lines.append(f"measured on two halves of the examples; texts with the same `{folds_by}` are in the same half")
     for name, each in by_label.items():
         figures = ", ".join(f"{measure} {each[measure]:.3f}" for measure in ("f1", "precision", "recall"))
-        shown += f"\n{name}: {each['examples']:,} examples, {figures}"
-    shown += f"\nlogged to the MLflow run {run}\nmodel: {out}"
-    print_texts([shown])
+        lines.append(f"{name}: {each['examples']:,} examples, {figures}")
+    print_texts([*lines, f"MLflow run: {run}", f"model: {out}"])
 
 
 def head(
-    out: Annotated[str, typer.Argument(metavar="FILE", help="the head, as safetensors")],
-    jsonl: Annotated[Patterns, Option("--jsonl", metavar="GLOB", help="labels, one JSON object a line")] = None,
-    parquet: Annotated[Patterns, Option("--parquet", metavar="GLOB", help="labels as Parquet files")] = None,
-    model: Annotated[str | None, Option("--model", metavar="FOLDER", help="a sentence embedder, for texts")] = None,
+    out: Annotated[str, typer.Argument(metavar="FILE", help="file of the head, in safetensors format")],
+    jsonl: Annotated[
+        Patterns, Option("--jsonl", metavar="GLOB", help="JSON Lines files with labels; repeatable")
+    ] = None,
+    parquet: Annotated[
+        Patterns, Option("--parquet", metavar="GLOB", help="Parquet files with labels; repeatable")
+    ] = None,
+    model: Annotated[
+        str | None, Option("--model", metavar="FOLDER", help="sentence embedder, for labeled texts")
+    ] = None,
     recipe: Annotated[
-        str | None, Option("--recipe", help="whose step `embedding` is finished, for ids of its documents")
+        str | None,
+        Option("--recipe", metavar="RECIPE", help="finished recipe with the step `embedding`, for labeled ids"),
     ] = None,
     good: Annotated[
         Patterns,
-        Option("--good", metavar="LABEL", help="of good examples, against all others; none: labels are numbers"),
+        Option("--good", metavar="LABEL", help="label of good examples; default: labels are numbers; repeatable"),
     ] = None,
-    text_column: Annotated[str, Option("--text-column", help="column, or key, of the texts")] = "text",
-    id_column: Annotated[str, Option("--id-column", help="column, or key, of the documents' ids")] = "id",
-    label_column: Annotated[str, Option("--label-column", help="column, or key, of the labels")] = "label",
+    text_column: Annotated[str, Option("--text-column", help="column of the texts")] = "text",
+    id_column: Annotated[str, Option("--id-column", help="column of the documents' ids")] = "id",
+    label_column: Annotated[str, Option("--label-column", help="column of the labels")] = "label",
     penalty: Annotated[
-        float | None, Option("--penalty", min=1e-12, help="of squared weights; none: the best of eight")
+        float | None, Option("--penalty", min=1e-12, help="L2 penalty; default: the best of eight")
     ] = None,
     setting: Annotated[
-        Patterns, Option("--set", metavar="NAME=VALUE", help="of the step `embedding`, as pooling=cls; may be repeated")
+        Patterns,
+        Option("--set", metavar="NAME=VALUE", help="setting of the step `embedding`, such as pooling=cls; repeatable"),
     ] = None,
 ) -> None:
-    """On labelled texts, or on labels of documents that a recipe has embedded. All figures are by cross-validation in
-    five folds; they are in the file, too."""
+    """Trains on labeled texts, or on labels of documents that a recipe has embedded. Measures are from five-fold
+    cross-validation.
+
+    Guide: docs/explanation/embeddings.md
+
+    Examples:
+        gristmill train head edu.safetensors --model model --jsonl labels.jsonl
+        gristmill train head edu.safetensors --recipe recipe.yaml --jsonl ids.jsonl
+    """
     kinds = {kind: values for kind, values in (("jsonl", jsonl), ("parquet", parquet)) if values}
     if len(kinds) != 1 or (model is None) == (recipe is None):
-        raise ValueError("give --model or --recipe, which have the vectors, and --jsonl or --parquet with the labels")
+        raise ValueError("head needs vectors and labels. Give --model or --recipe, and --jsonl or --parquet")
     [labels] = kinds.items()
     if model is not None:
         chosen = Embedder.model_validate(_values(setting))
@@ -174,7 +215,7 @@ def head(
             out, model, labels, (text_column, label_column), good or (), chosen, penalty
         )
     elif setting:
-        raise ValueError("--set is for --model; the step `embedding` of the recipe has its own")
+        raise ValueError("--set excludes --recipe, whose step `embedding` has these settings. Remove --set")
     else:
         assert recipe is not None
         measures = classifiers.head_from_recipe(
@@ -192,10 +233,10 @@ def head(
         lines.append("F1 from " + ", ".join(f"{name}: {value:.3f}" for name, value in measures["f1_from"].items()))
     if "confusion" in measures:
         lines += [" ".join(f"{cell:>8}" for cell in row) for row in classifiers.confusion_rows(measures)]
-    lines += [f"logged to the MLflow run {run}", f"heads: {{NAME: {out}}}"]
+    lines += [f"MLflow run: {run}", f"heads: {{NAME: {out}}}"]
     print_texts(lines)
 
 
 def _values(settings: Patterns) -> dict[str, object]:
-    """Settings that are given as NAME=VALUE, the values in YAML."""
+    """Parse settings of the form NAME=VALUE, with values in YAML."""
     return {name: yaml.safe_load(value) for name, _, value in (each.partition("=") for each in settings or ())}

@@ -26,23 +26,17 @@ class Method(StrEnum):
 class MixOptions(Judging):
     """How a mixture is looked for, by how many runs."""
 
-    method: Method = option(
-        "how weights are found. doremi: a proxy learns them while it trains; regmix: a regression over many proxies",
-        Method.REGMIX,
-    )
+    method: Method = option("doremi: weights learned by a proxy; regmix: regression over many proxies", Method.REGMIX)
     runs: int | None = option(
-        f"number of runs: seeds of doremi (default {DOREMI_RUNS}), mixtures of regmix (default {REGMIX_RUNS})",
-        None,
-        min=1,
+        f"doremi: seeds, default {DOREMI_RUNS}; regmix: mixtures, default {REGMIX_RUNS}", None, min=1
     )
-    seeds: int = option("regmix: runs of each mixture, and new runs of the best one", REGMIX_SEEDS, min=2)
+    seeds: int = option("regmix: runs of each mixture, and of the best one again", REGMIX_SEEDS, min=2)
     keep: RecipeLike | None = option(
-        "regmix: a recipe that `decide mix` wrote before sources were added or changed. Its sources keep "
-        "their relative weights, so fewer runs are needed for the share of the others",
+        "regmix: recipe by `decide mix` whose relative weights are kept, to find the share of new sources in few runs",
         None,
         metavar="RECIPE",
         shell=str | None,
     )
-    tokens: int | None = option("tokens of a run; default: the proxy's", None, min=1)
-    eta: float = option("doremi: step size of the weights; the paper's, for 200,000 steps: 1", ETA)
+    tokens: int | None = option("tokens of a run; default: as in the proxy", None, min=1)
+    eta: float = option("doremi: step size of the weights; 1 in the paper, for 200,000 steps", ETA)
     smoothing: float = option("doremi: share of uniform weights", 1e-3)

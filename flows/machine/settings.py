@@ -39,74 +39,71 @@ class MachineSettings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix=PREFIX, env_nested_delimiter=NESTED, extra="forbid", frozen=True)
 
     home: str = Field(DEFAULT_HOME, description="folder or address (s3://bucket/prefix) of all stages")
-    local: str = Field("", description="local folder of databases, logs and copies; default: home, if it is local")
+    local: str = Field("", description="local folder of databases, logs and copies; default: the home, if it is local")
     executor: Literal["serial", "threads", "local", "dask", "kubernetes", "slurm"] = Field(
         "local",
-        description="where jobs run. `local`: Dask processes on this machine; `dask`: the cluster at dask_address; "
-        "`kubernetes`, `slurm`: a cluster started for this run, as the file `cluster` describes",
+        description="`local`: Dask processes on this machine; `dask`: the cluster at dask_address; `kubernetes`, "
+        "`slurm`: a cluster for this run, configured by `cluster`",
     )
     workers: int = Field(
-        0, ge=0, description="number of worker processes; 0: one per core; `kubernetes` and `slurm` require a number"
+        0, ge=0, description="number of worker processes; 0: one per core, but `kubernetes` and `slurm` need a number"
     )
     memory: int = Field(
-        1 << 30, ge=0, description="memory limit of a process in a deduplication step (bytes); does not change results"
+        1 << 30,
+        ge=0,
+        description="memory limit of a process of a deduplication step, in bytes; does not change results",
     )
     dask_address: str = Field(
-        "", repr=False, description="address of the scheduler for the executor `dask`, such as tls://host:8786"
+        "", repr=False, description="address of the Dask scheduler for the executor `dask`, such as tls://host:8786"
     )
     dask_tls_ca: str = Field(
-        "", description="PEM file of the authority that signed the cluster's certificates, for `dask` and `kubernetes`"
+        "", description="PEM file of the certificate authority of the cluster, for `dask` and `kubernetes`"
     )
-    dask_tls_cert: str = Field("", description="PEM file of the certificate that a run presents to the cluster")
-    dask_tls_key: str = Field("", description="PEM file of that certificate's key")
+    dask_tls_cert: str = Field("", description="PEM file of the client certificate")
+    dask_tls_key: str = Field("", description="PEM file of the client key")
     cluster: str = Field(
-        "", description="YAML file: a DaskCluster for `kubernetes`, or the arguments of SLURMCluster for `slurm`"
+        "", description="YAML file: DaskCluster for `kubernetes`, arguments of SLURMCluster for `slurm`"
     )
     mlflow_uri: str = Field(
-        "", repr=False, description="MLflow tracking address; default: a SQLite database in the local folder"
+        "",
+        repr=False,
+        description="address of the MLflow tracking server; default: a SQLite database in the local folder",
     )
     redis: SecretStr = Field(
-        SecretStr(""),
-        description="address of Redis, where `explain similar` keeps its indexes: redis://user:password@host:port/db",
+        SecretStr(""), description="redis://user:password@host:port/db for the indexes of `explain similar`"
     )
     training_processes: int = Field(
-        0, ge=0, description="processes per machine in training; 0: one per GPU, or 2 on a machine without one"
+        0, ge=0, description="number of training processes; 0: one per GPU, or 2 without a GPU"
     )
-    training_nodes: int = Field(1, ge=1, description="machines that train one model together")
+    training_nodes: int = Field(1, ge=1, description="number of machines that train one model")
     training_node: int = Field(
-        0, ge=0, description="number of this machine among them, from 0; all but 0 run `train join`"
+        0, ge=0, description="number of this machine, from 0; machine 0 uses `run`, the others `train join`"
     )
-    training_rendezvous: str = Field("", description="HOST:PORT where machine 0 listens for the others")
-    training_interface: str = Field("", description="network device for training, such as eth0; default: loopback")
-    olmo_core_python: str = Field(
-        "", description="Python of an environment with OLMo-core, for `training.engine: olmo_core`"
-    )
+    training_rendezvous: str = Field("", description="HOST:PORT where machine 0 listens")
+    training_interface: str = Field("", description="network interface for training, such as eth0; default: loopback")
+    olmo_core_python: str = Field("", description="Python executable with OLMo-core, for `training.engine: olmo_core`")
     proxy_runs: int = Field(
         0,
         ge=0,
-        description="number of proxy models to train at the same time; 0: one per GPU, or one per core on "
-        "a machine without one",
+        description="number of proxy models to train at the same time; 0: one per GPU, or one per core without a GPU",
     )
     log_format: Literal["text", "json"] = Field(
-        "text",
-        description="format of a run's log; `json`: JSON Lines with the fields run, recipe, stage, phase and shard",
+        "text", description="format of the log; `json`: JSON Lines with run, recipe, stage, phase and shard"
     )
     umask: str = Field(
         "077",
-        description="permissions to remove from everything that commands and runs write: 077 is private, "
-        "007 shares with a group",
+        description="umask of new files: 077 is private, 007 shares with a group",
     )
     steps: Annotated[tuple[str, ...], NoDecode] = Field(
-        (),
-        description="modules and packages, separated by commas, with steps, engines and readers that a recipe may name",
+        (), description="modules and packages of custom steps, engines and readers, separated by commas"
     )
     own_seconds: float = Field(
         3600.0,
         gt=0,
-        description="maximum time of one call to your own step, reader or filter before the run ends (seconds)",
+        description="time limit of one call of a custom step, reader or filter, in seconds",
     )
     remote_io: RemoteIOConfig = Field(
-        RemoteIOConfig(), description="how remote files are fetched: retries, connections per host, ..."
+        RemoteIOConfig(), description="settings of remote files: retries, connections per host, and so on"
     )
 
     def __init__(self, **values: Any) -> None:

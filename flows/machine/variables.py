@@ -1,4 +1,4 @@
-"""Environment variables of the machine settings: names, values and origins, and a check for unknown ones."""
+"""The environment variables of this machine's settings: all that are read, with their values, and any that are not."""
 
 import difflib
 import re
@@ -14,21 +14,21 @@ from gristmill.storage.remote.config import RemoteIOConfig
 
 HIDDEN = "********"
 DEFAULT, ENVIRONMENT = "default", "environment"
-# Variables that are not machine settings, and what reads them; `*` matches any suffix.
+# Variables that are no machine settings, and what reads them; `*` stands for any end.
 SECRETS, TESTS = f"{PREFIX}SECRET_*", f"{PREFIX}TEST_*"
 OTHERS = {
-    SECRETS: "value of `{secret:name}` in addresses of a recipe, such as GRISTMILL_SECRET_NAME",
-    f"{PREFIX}WEBHOOK": "docker/: address to notify of failed runs",
-    f"{PREFIX}RUNS": "docker/: maximum number of concurrent flow runs; default: 1",
+    SECRETS: "value of `{secret:name}` in addresses of recipes, in GRISTMILL_SECRET_NAME",
+    f"{PREFIX}WEBHOOK": "docker/: address for failed runs",
+    f"{PREFIX}RUNS": "docker/: number of concurrent flow runs; default: 1",
     f"{PREFIX}TAG": "docker/compose.yaml: tag of the images; default: latest",
-    f"{PREFIX}PREFECT_PORT": "docker/compose.yaml: Prefect port on loopback; default: 4200",
-    f"{PREFIX}MLFLOW_PORT": "docker/compose.yaml: MLflow port on loopback; default: 5000",
+    f"{PREFIX}PREFECT_PORT": "docker/compose.yaml: port of Prefect on loopback; default: 4200",
+    f"{PREFIX}MLFLOW_PORT": "docker/compose.yaml: port of MLflow on loopback; default: 5000",
     f"{PREFIX}DASK_WORKERS": "docker/compose.yaml: number of Dask worker processes; default: 2",
-    f"{PREFIX}WORKER_MEMORY": "docker/compose.yaml: memory limit of all Dask workers; default: 8g",
-    f"{PREFIX}TRAINING_MEMORY": "docker/compose.yaml: memory limit of a flow, including training; default: 8g",
-    TESTS: "only for tests and benchmarks in a checkout: CONTRIBUTING.md, docs/explanation/benchmarks.md",
+    f"{PREFIX}WORKER_MEMORY": "docker/compose.yaml: memory of all Dask workers; default: 8g",
+    f"{PREFIX}TRAINING_MEMORY": "docker/compose.yaml: memory of a flow, including training; default: 8g",
+    TESTS: "tests and benchmarks of a checkout: CONTRIBUTING.md, docs/explanation/benchmarks.md",
 }
-_SECRET = (SECRETS.removesuffix("*"), f"{PREFIX}WEBHOOK")  # prefixes of names whose values are hidden
+_SECRET = (SECRETS.removesuffix("*"), f"{PREFIX}WEBHOOK")  # beginnings of the names whose values are not shown
 # Kubernetes writes the addresses of a Service `gristmill-...` into the environment of the pods beside it.
 _OF_KUBERNETES = re.compile(r"GRISTMILL(_\w+)?_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_[A-Z]+)?)")
 _LINK = re.compile(r"(tcp|udp|sctp)://")
@@ -91,8 +91,8 @@ def check_names(environment: Mapping[str, str]) -> None:
             continue
         # without what all of them begin with, which would make any two alike
         near = difflib.get_close_matches(upper.removeprefix(PREFIX), [each.removeprefix(PREFIX) for each in known], 1)
-        hint = f"; did you mean {PREFIX}{near[0]}?" if near else "."
-        raise ValueError(f"{name} is not a setting{hint} `gristmill settings` lists all")
+        hint = f". Did you mean {PREFIX}{near[0]}?" if near else "."
+        raise ValueError(f"unknown setting: {name}{hint} List all settings with `gristmill settings`")
 
 
 def _matches(name: str, pattern: str) -> bool:

@@ -333,7 +333,7 @@ def check(source: Any, settings: MachineSettings, deep: bool = False) -> Checked
     except RecipeError as error:
         return Checked(error.findings)
     own = {} if deep or isinstance(data, Recipe) else _own_steps(data)
-    unseen = [f"your own step {name}" for name in own.values()]
+    unseen = [f"your step {name}" for name in own.values()]
     if own:  # the lines are those of the file with them
         data, origin = (
             {**data, "steps": [s for index, s in enumerate(data["steps"]) if index not in own]},
@@ -386,8 +386,8 @@ def _checked(
     findings += _of_home(origin, settings) or _of_space(origin, needed, settings)
     unseen += [f"remote files of {each.source.name}" for each in inspections if not each.is_complete]
     if not deep:
-        unseen += [f"your own engine {engine}" for engine in recipe.extract.asked if ":" in engine]
-        unseen += [f"your own reader {source.reader}" for source in recipe.sources if isinstance(source, Own)]
+        unseen += [f"your engine {engine}" for engine in recipe.extract.asked if ":" in engine]
+        unseen += [f"your reader {source.reader}" for source in recipe.sources if isinstance(source, Own)]
     return Checked(limited(findings), needed, tuple(unseen), tuple(remarks_of(recipe, settings)))
 
 

@@ -29,19 +29,33 @@ else:
 
 
 EVERY = "*"  # in place of the columns of a source whose files say which there are
-_MEANT = {
+_MEANINGS = {
     "id": "id of the document: xxh3-128 of source, file, offset, length and record id",
     "source": "name of the source in the recipe",
     "url": "address of the document",
-    "content_type": "as sent by the server",
-    "charset": "encoding of the payload, as a Python codec name",
+    "date": "time of the crawl",
+    "ip": "address of the server",
+    "status": "status of the HTTP response; null if there was none",
+    "content_type": "type of the record, as sent by the server",
+    "charset": "encoding in which the payload was read, as a Python name",
+    "charset_declared": "encoding in the HTTP header, else in the page",
+    "truncated": "reason why the crawler cut the payload",
+    "file": "file of the source with the record",
+    "note": "deviation of the record from its format",
+    "offset": "position of the record in the file, in bytes",
+    "length": "size of the record in the file, in bytes",
     "record_id": "id of the record in its file",
-    "title": "as stated by the page",
-    "text": "text of the document; `length(text)` is `characters`",
+    "digest": "digest of the payload, as written by the crawler",
+    "title": "title in the page",
+    "canonical_url": "canonical address in the page",
+    "published": "date of publication in the page",
+    "engine": "extraction engine of the text; data: from JSON in the page",
+    "characters": "code points of the text",
+    "text": "text of the document; `characters` is `length(text)`",
 }
 _DERIVED = {
-    "host": "host of `url`, in lowercase",
-    "tld": "last part of the host; none for an IP address",
+    "host": "host of `url`, in lower case",
+    "tld": "last part of the host; null for an IP address",
     "mime": "`content_type` without parameters",
 }
 _OF_RECORD = ("title", "canonical_url", "published", "engine", "characters", "text")  # what the extraction finds
@@ -105,10 +119,9 @@ def known_columns(recipe: Recipe, step_name: str = "", own: "pa.Schema | None" =
     measured = {signal.name: (step, signal) for step in reversed(steps) for signal in step.signals}
     rows = []
     for field in storage_schema.DOCUMENTS:
-        what = (field.metadata or {}).get(b"what", b"").decode()
         step = "extract" if field.name in _OF_RECORD else ""
         if field.name not in theirs and field.name not in measured:
-            rows.append(column(field.name, what or _MEANT[field.name], step))
+            rows.append(column(field.name, _MEANINGS[field.name], step))
     rows += [column(name, meaning, "") for name, meaning in theirs.items() if name not in measured]
     derived = [name for name in DERIVED if name not in schema.names and name not in theirs]
     rows += [KnownColumn(name, "text", "string", _DERIVED[name], "") for name in derived]

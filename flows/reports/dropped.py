@@ -15,6 +15,7 @@ from gristmill.flows.reports.columns import check_names, missing, parts_of_dropp
 from gristmill.flows.reports.marking import Marked, Marks, before_edits, marks, spans
 from gristmill.storage import parquet
 from gristmill.storage.home import FinishedStage, Home
+from gristmill.tasks.dedup.takedowns import RULE as TAKEDOWN
 from gristmill.tasks.documents.expressions import matching
 from gristmill.tasks.documents.selection import read_rows, uniform
 from gristmill.tasks.rules.rule import RuleStep
@@ -214,6 +215,8 @@ class _Texts:
             return Dropped(stage, row)
         known = {name: value for name, value in row.items() if value is not None}
         shown = {name: document[name][0].as_py() for name in ("source", "url")} | known
+        if row["rule"] == TAKEDOWN:
+            return Dropped(stage, shown, unmarked="a takedown list names the document")
         text, own = self._before(row, shard, document["text"][0].as_py())
         try:
             found = self._marks(shard, row, document, text)

@@ -31,11 +31,13 @@ FLOWS = ("corpus", "tokens", "pretrain", "pipeline", "index", "word_index")
 def open_run(settings: MachineSettings, recipe: Recipe) -> tuple[RunContext, Recipe]:
     """A context that makes nothing and gives the stages of the newest run of a recipe, and the recipe of that run.
 
-    A stage that no run of the recipe has, and that is not finished in the home, either, raises NotFinishedError. A
-    difference between the recipe and that of the run is a line in the log.
+    Two recipes may have one name: the newest run of exactly this recipe is read, or if there is none, the newest of the
+    name. Then each difference between the two recipes is in a line of the log. A stage that no run of the recipe has,
+    and that is not finished in the home, either, raises NotFinishedError.
     """
     remakes.forget(settings.home)
     runs = [run for run in runs_of(settings.home, recipe.name) if run.flow in FLOWS]
+    runs = [run for run in runs if run.recipe is not None and not _changes(run.recipe, recipe)] or runs
     read = recipe
     if runs and runs[0].recipe is not None:
         read = _recipe_of(runs[0], recipe)
@@ -49,11 +51,8 @@ def open_run(settings: MachineSettings, recipe: Recipe) -> tuple[RunContext, Rec
 def _recipe_of(run: RecordedRun, given: Recipe) -> Recipe:
     """The recipe of a run: the given one, if it is the same."""
     assert run.recipe is not None, "it was recorded"
-    now = redacted(given.model_dump(mode="json"))
-    if now == run.recipe:
-        return given
-    found = list(differences(run.recipe, now))
-    if not found:  # the same files, named from another folder
+    found = _changes(run.recipe, given)
+    if not found:
         return given
     changed = {name.partition(".")[0].partition("[")[0] for name, _, _ in found}
     # what has not changed is taken from the given recipe, whose addresses have what lets a reader in
@@ -73,6 +72,13 @@ def _recipe_of(run: RecordedRun, given: Recipe) -> Recipe:
         "that run. Changes: " + "; ".join(f"{name} was {_short(was)}, is {_short(is_)}" for name, was, is_ in found)
     )
     return recorded
+
+
+def _changes(recorded: Mapping[str, Any], given: Recipe) -> list[tuple[str, Any, Any]]:
+    """Where a recipe differs from a recorded one, as `differences` gives it. The same files named from another folder
+    are none, nor is `export`, which changes no document."""
+    now = redacted(given.model_dump(mode="json"))
+    return [each for each in differences(recorded, now) if each[0].partition(".")[0] != "export"]
 
 
 _said = set[str]()

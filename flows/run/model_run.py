@@ -192,10 +192,10 @@ def _save(path: Path, exported: Path, tokenizer: Path, described: Model) -> None
 
 
 def _serving_code(folder: Path) -> Path:
-    """The package `gristmill` with the two rooms that a model is served by, copied into a folder."""
+    """The package `gristmill` with the rooms that a model is served by, copied into a folder."""
     package = Path(gristmill.__file__).parent
     copy = folder / "gristmill"
-    for room in ("storage", "training"):
+    for room in ("samples", "storage", "training"):
         shutil.copytree(package / room, copy / room, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(package / "__init__.py", copy)
     return copy

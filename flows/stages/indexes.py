@@ -12,17 +12,16 @@ from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, work_of_steps
 from gristmill.flows.stages.heldout import Data
 from gristmill.flows.stages.removal import TakedownLists, takedown_lists, takedowns
-from gristmill.flows.stages.tokens import tokenizer, tokenizer_of, tokens
+from gristmill.flows.stages.tokens import file_tokenizer, tokenizer_of, tokens
 from gristmill.storage.damage import RecordedFile
 from gristmill.tasks.documents.by_shard import Parts
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
+from gristmill.tasks.search.index import BYTE_TOKENIZER, index_shard
 from gristmill.tasks.search.index import PHASE as INDEX_PHRASES
-from gristmill.tasks.search.index import index_shard
 from gristmill.tasks.search.word_index import PHASE as INDEX_WORDS
 from gristmill.tasks.search.word_index import index_words
-from gristmill.tasks.tokens.mixture import Mixture
 
 
 def _deciding(corpus: Corpus) -> tuple[StageResult, ...]:
@@ -59,10 +58,10 @@ def trained_texts(data: Data) -> SearchedTexts:
 
 
 def curated_texts(context: RunContext, recipe: Recipe, corpus: Corpus) -> SearchedTexts:
-    """The curated documents of a recipe without a mixture, encoded for the search."""
+    """The curated documents of a recipe without a mixture, a token for each byte: no text is too small for that
+    tokenizer, in any script."""
     documents = takedowns(context, recipe, corpus)
-    of_all_sources = recipe.model_copy(update={"mixture": Mixture(strategy="proportional")})
-    model = tokenizer(context, of_all_sources, documents)
+    model = file_tokenizer(context, BYTE_TOKENIZER)
     return SearchedTexts(documents, model, tokens(context, documents, model))
 
 

@@ -1,4 +1,4 @@
-"""How a machine fetches remote bytes: settings, with only the standard library."""
+"""How a machine fetches remote bytes: settings, by the standard library alone."""
 
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -18,20 +18,16 @@ class RemoteIOConfig:
     `refused_seconds`. Stores other than HTTP hosts have their library's own timeouts and no limit of connections.
     """
 
-    block_bytes: int = _setting(8 << 20, "size of a range request (bytes); a stream holds two in memory")
-    gap_bytes: int = _setting(1 << 20, "maximum gap between two ranges that are fetched in one request (bytes)")
-    per_host: int = _setting(4, "concurrent requests to one HTTP host, over all processes of this user on the machine")
-    budget_seconds: float = _setting(900.0, "time to retry a block before the file fails, including waits (seconds)")
-    refused_seconds: float = _setting(60.0, "time to retry a 403 of a host that has not sent anything yet (seconds)")
-    backoff_seconds: float = _setting(1.0, "maximum wait before the second attempt (seconds)")
-    backoff_cap_seconds: float = _setting(
-        60.0, "maximum wait before any attempt, not counting what the server asks for (seconds)"
-    )
-    stall_seconds: float = _setting(30.0, "timeout for a connection, and for the next part of a response (seconds)")
-    block_seconds: float = _setting(300.0, "timeout for a whole block (seconds)")
-    private_redirects: bool = _setting(
-        False, "allow an HTTP server to redirect to addresses of this machine or of a private network"
-    )
+    block_bytes: int = _setting(8 << 20, "size of a range request, in bytes; a stream holds two")
+    gap_bytes: int = _setting(1 << 20, "maximum gap between ranges that are fetched together, in bytes")
+    per_host: int = _setting(4, "concurrent requests to an HTTP host, over all processes of a user")
+    budget_seconds: float = _setting(900.0, "time to retry a block before the file fails, including waits")
+    refused_seconds: float = _setting(60.0, "time to retry status 403 of a host that has sent no data yet")
+    backoff_seconds: float = _setting(1.0, "maximum wait before the second attempt")
+    backoff_cap_seconds: float = _setting(60.0, "maximum wait before any attempt, unless the server requests more")
+    stall_seconds: float = _setting(30.0, "timeout of a connection, and of the next part of a response")
+    block_seconds: float = _setting(300.0, "timeout of a whole block")
+    private_redirects: bool = _setting(False, "redirects to this machine or to a private network")
 
     def __post_init__(self) -> None:
         for one in fields(self):

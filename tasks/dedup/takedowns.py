@@ -39,6 +39,7 @@ def _listed_ids(lists: Url) -> list[tuple[str, pa.Array]]:
 
 
 STEP = "takedowns"
+RULE = "takedown"  # of every step that reads a takedown list
 
 
 def keep_allowed(folder: str, shard: int, documents: str, kept: str, takedowns: Url) -> dict:
@@ -47,7 +48,7 @@ def keep_allowed(folder: str, shard: int, documents: str, kept: str, takedowns: 
     table = select(documents, kept, ["url"])
     table = table.append_column("detail", taken_down(table, takedowns))
     table = table.filter(pc.is_valid(table["detail"]))
-    rows = [{"step": STEP, "rule": "takedown"} | row for row in table.select(["id", "detail"]).to_pylist()]
+    rows = [{"step": STEP, "rule": RULE} | row for row in table.select(["id", "detail"]).to_pylist()]
     return ledger.write_selection(
         folder, shard, parquet.read_table(kept, SELECTION.names), [(STEP, ledger.from_rows(rows))]
     )

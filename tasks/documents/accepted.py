@@ -44,8 +44,7 @@ def _column(field: pa.Field, rows: int, columns: Mapping[str, Any]) -> pa.Chunke
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         what = f"type {values.type}" if hasattr(values, "type") else shown(values)
         raise Unacceptable(
-            f"gives the column {field.name} as {what}, which cannot be converted to {field.type} "
-            f"({' '.join(str(error).split())[:100]})"
+            f"gives the column {field.name} as {what}, which is not {field.type} ({' '.join(str(error).split())[:100]})"
         ) from error
 
 

@@ -68,7 +68,7 @@ def load(model: RecordedFile) -> "fasttext.Model":
     ModelFileError."""
     local = model.local()
     check_fasttext(local)
-    with opening(model.path, "whole fastText model", "copy it again", ModelFileError):
+    with opening(model.path, "fastText model", "copy it again", ModelFileError):
         return fasttext.load_model(local)
 
 

@@ -155,9 +155,7 @@ def _session(file: RecordedFile, settings: Embedder) -> Any:
     # else files of the current folder that the model names are read, which no key would hold
     options.add_session_config_entry("session.model_external_initializers_file_folder_path", os.devnull)
     provider, content = _PROVIDERS[settings.device], file.read()
-    with opening(
-        file.path, "whole ONNX model with its weights in the same file", "copy or export it again", ModelFileError
-    ):
+    with opening(file.path, "ONNX model with its weights in the same file", "copy or export it again", ModelFileError):
         session = onnxruntime.InferenceSession(content, options, providers=[provider])
     if provider not in session.get_providers():
         raise RuntimeError("`device: cuda` finds no GPU that ONNX Runtime can use; write `device: cpu`")

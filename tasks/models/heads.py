@@ -166,7 +166,7 @@ def load(file: RecordedFile) -> Head:
     """Raises ModelFileError for a file that is no whole head; FileNotFoundError, and DamagedFileError."""
     local = file.local()
     with (
-        opening(file.path, "whole head", "copy it again, or train it with `gristmill train head`", ModelFileError),
+        opening(file.path, "head", "copy it again, or train it with `gristmill train head`", ModelFileError),
         safe_open(local, "numpy") as tensors,
     ):
         described = orjson.loads((tensors.metadata() or {})[_ENTRY])

@@ -67,7 +67,7 @@ def keeps_case(path: str) -> bool:
             begin, offset = offset, data.find(b"\0", offset) + 10
             if offset < 10:
                 raise ModelFileError(
-                    f"{path} is not a whole fastText model: its dictionary ends too early; copy it again"
+                    f"{path} is not a valid fastText model: its dictionary ends too early; copy it again"
                 )
             word = data[begin : offset - 10].decode(errors="replace")
             capitals += word != word.lower()
@@ -92,7 +92,7 @@ def check_kenlm(path: str) -> None:
 
 def check_sentencepiece(path: str) -> None:
     """Raise ModelFileError unless a local file is a SentencePiece model."""
-    with opening(path, "whole SentencePiece model", "copy or make it again", ModelFileError):
+    with opening(path, "SentencePiece model", "copy or make it again", ModelFileError):
         sentencepiece.SentencePieceProcessor(model_file=path)
 
 
@@ -105,7 +105,7 @@ def _check(path: str, kind: str, read: Callable[[BinaryIO], str]) -> None:
         except (struct.error, ValueError):
             wrong = "it ends too early"
     if wrong:
-        raise ModelFileError(f"{path} is not a whole {kind} model: {wrong}; copy or make it again")
+        raise ModelFileError(f"{path} is not a valid {kind} model: {wrong}; copy or make it again")
 
 
 def _read_kenlm_header(f: BinaryIO) -> str:

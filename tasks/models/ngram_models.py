@@ -143,7 +143,7 @@ def _check_loads(model: str) -> None:
     config = kenlm.Config()
     config.load_method = kenlm.LoadMethod.LAZY
     local = files.local_copy(model)
-    with opening(model, "whole KenLM model", "copy or make it again", ModelFileError):
+    with opening(model, "KenLM model", "copy or make it again", ModelFileError):
         kenlm.Model(local, config)
 
 
@@ -240,7 +240,7 @@ def load(model: RecordedFile) -> "kenlm.Model":
     """The model, mapped into memory once per process."""
     local = model.local()
     check_kenlm(local)
-    with opening(model.path, "whole KenLM model", "copy or make it again", ModelFileError):
+    with opening(model.path, "KenLM model", "copy or make it again", ModelFileError):
         return kenlm.Model(local)
 
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +29,8 @@ from gristmill.tasks.tokens.encoding import encoder
 from gristmill.tasks.tokens.tokenizer import load
 from gristmill.tasks.url.step import Url
 
+# A token for each byte, and one that ends a document: what `train_byte_bpe` gives for no text.
+BYTE_TOKENIZER = Path(__file__).with_name("bytes.tokenizer.json")
 END = b"\xff"  # what the token that ends a document stands for here: no byte of UTF-8
 
 

@@ -373,9 +373,9 @@ def test_check_lists_own_code_that_it_does_not_look_at(own, tmp_path):
     own()
     settings = MachineSettings(home=str(tmp_path / "home"))
     for place, what in {
-        "reader": "the reader bad_reader:your own lines",
-        "engine": "the engine bad_engine:whole of your own",
-        "measure": "the step bad_step:Bad of your own",
+        "reader": "your reader bad_reader:lines",
+        "engine": "your engine bad_engine:whole",
+        "measure": "your step bad_step:Bad",
     }.items():
         assert check(recipe(place), settings).unseen == (what,)
         assert check(recipe(place), settings, deep=True).unseen == ()

@@ -94,7 +94,7 @@ def test_extras_are_those_of_the_project():
 
 
 def test_each_extra_is_in_the_documentation():
-    table = (ROOT / "docs" / "usage.md").read_text().partition("| extra |")[2].partition("\n\n")[0]
+    table = (ROOT / "docs" / "guides" / "install.md").read_text().partition("| extra |")[2].partition("\n\n")[0]
     named = {name for row in table.splitlines() for name in re.findall("`([a-z0-9]+)`", row.split("|")[1:2][0])}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert named == set(project["optional-dependencies"])

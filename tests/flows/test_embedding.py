@@ -231,7 +231,7 @@ def test_what_is_wrong_is_said_before_a_run(tmp_path, made):
     assert "vectors of another model; set `model` to the folder" in wrong()[0]
     embedders.write(tmp_path / "model", embedders.model()[:-9])
     [line] = wrong()
-    assert line.startswith("steps.0.model") and "is not a whole ONNX model" in line
+    assert line.startswith("steps.0.model") and "is not a valid ONNX model" in line
     [line] = wrong(model=str(tmp_path / "nowhere"))
     assert "has neither model.onnx nor onnx/model.onnx" in line
 

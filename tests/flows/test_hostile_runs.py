@@ -295,21 +295,21 @@ CASES = (
     ),
     Hostile(
         "fasttext-shape", "fasttext", ".bin", lambda path: path.write_bytes(fasttext_model(1 << 60, 8)),
-        said="is not a whole fastText model",
+        said="is not a valid fastText model",
     ),
     Hostile(
         "fasttext-width", "fasttext", ".bin", lambda path: path.write_bytes(fasttext_model(1, 0)),
-        said="is not a whole fastText model",
+        said="is not a valid fastText model",
     ),
     Hostile(
         "kenlm-body", "kenlm", ".arpa.bin", lambda path: path.write_bytes(kenlm_model([1000] * 3, bytes(100))),
-        said="is not a whole KenLM model",
+        said="is not a valid KenLM model",
     ),
-    Hostile("onnx", "onnx", ".onnx", lambda path: path.write_bytes(os.urandom(1000)), said="is not a whole ONNX model"),
+    Hostile("onnx", "onnx", ".onnx", lambda path: path.write_bytes(os.urandom(1000)), said="is not a valid ONNX model"),
     Hostile(
         "onnx-outside", "onnx", ".onnx",
         lambda path: path.write_bytes(embedders.model(beside="../../../../../etc/passwd")),
-        said="is not a whole ONNX model",
+        said="is not a valid ONNX model",
     ),
     Hostile("safetensors-shape", "safetensors", ".safetensors", safetensors, said="is not a safetensors file"),
     Hostile("pickle", "fasttext", ".bin", lambda path: path.write_bytes(pickle.dumps(Payload(path))), said="no whole"),

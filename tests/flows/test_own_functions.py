@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import pytest
@@ -71,13 +70,7 @@ def paragraphs(page):
 def documented(module: str) -> str:
     """The code that the page shows as `<module>.py`."""
     text = (ROOT / "docs" / "guides" / "add-a-step.md").read_text()
-    shown = text.split(f"`{module}.py`:\n\n")[1]
-    lines = []
-    for line in shown.splitlines():
-        if line and not line.startswith("    "):
-            break
-        lines.append(line)
-    return textwrap.dedent("\n".join(lines)).strip() + "\n"
+    return text.split(f"`{module}.py`:\n\n```python\n")[1].partition("```")[0]
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.check import before_run
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import Recipe, load
+from gristmill.flows.reports.dropped import dropped
 from gristmill.flows.stages.evaluation_documents import read
 from gristmill.flows.stages.heldout import Data
 from gristmill.flows.stages.mixture import training_data
@@ -152,3 +153,12 @@ def test_a_list_that_is_not_there_is_named_before_a_run(given, tmp_path):
     recipe = load(given | {"takedowns": [str(tmp_path / "none.txt")]})
     with pytest.raises(RecipeError, match=r"takedowns\[0\].*none.txt"):
         before_run(recipe, MachineSettings(home=str(tmp_path / "home")))
+
+
+def test_the_text_of_a_document_that_was_taken_down_is_not_printed(given, tmp_path):
+    (tmp_path / "gone.txt").write_text("https://site0.example/0/0\n")
+    recipe = load(given | {"takedowns": [str(tmp_path / "gone.txt")]})
+    made(recipe, tmp_path / "home")
+    [one] = dropped(str(tmp_path / "home"), "dropped", "takedown", 5)
+    assert one.row["url"] == "https://site0.example/0/0"
+    assert one.text is None and one.unmarked == "a takedown list names the document"

@@ -63,7 +63,7 @@ def test_nanogpt_gets_what_training_would_read(made, tmp_path):
     key = made[2].split("mixture-")[1].split("/")[0]
     assert f"mixture-{key}" in card and "order_seed: 3" in card and str(made[1]) not in card
     again = run(made, "--for", "nanogpt", "--to", str(tmp_path / "out"))
-    assert again.exit_code == 0 and "is exported already" in again.stdout
+    assert again.exit_code == 0 and "already exported" in again.stdout
 
 
 def test_tokens_that_are_not_made_are_asked_for(made, tmp_path):

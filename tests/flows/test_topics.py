@@ -22,6 +22,7 @@ from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports import audit
 from gristmill.flows.reports.audit import agreement
+from gristmill.flows.reports.run.extraction import date_lines
 from gristmill.flows.reports.whatif import whatif
 from gristmill.flows.run.model_run import copy_description
 from gristmill.storage import parquet
@@ -183,7 +184,7 @@ def test_a_step_that_reads_texts_otherwise_is_refused(trained, tmp_path):
     assert "no topic sport; use some of" in found and "sports" in found and "in `drop`" in found
     broken = tmp_path / "broken.bin"
     broken.write_bytes((folder / "topics.bin").read_bytes()[:-1])
-    assert "is not a whole fastText model" in wrong(Topic(model=str(broken)))
+    assert "is not a valid fastText model" in wrong(Topic(model=str(broken)))
 
 
 def test_topics_that_are_dropped():
@@ -197,9 +198,9 @@ def test_topics_that_are_dropped():
 
 ROOT = Path(__file__).resolve().parents[2]
 OWN = re.search(
-    r"^## A learned filter of your own\n(?:(?!    ).*\n)*((?:    .*\n|\n)+)",
+    r"^## A learned filter of your own\n(?:(?!```|## )[^\n]*\n)*```python\n(.*?)^```$",
     (ROOT / "docs" / "guides" / "add-a-step.md").read_text(),
-    re.M,
+    re.M | re.S,
 )
 
 
@@ -216,7 +217,7 @@ def finished(tmp_path_factory, trained):
     (folder / "books.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in books))
     same = {"characters": 400, "lowercase": True}
     assert OWN, "the page has a step"
-    (folder / "known_words_step.py").write_text(textwrap.dedent(OWN[1]))
+    (folder / "known_words_step.py").write_text(OWN[1])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GRISTMILL_STEPS", "known_words_step")
         patch.syspath_prepend(str(folder))
@@ -260,6 +261,12 @@ def test_topics_and_buckets_make_the_groups_of_a_mixture(finished):
     by_topic = {name.partition("/")[0] for name in groups.values()}
     assert by_topic <= {"sports", "food_&_drink", "law", "other"} and {"sports", "food_&_drink"} <= by_topic
     assert {name for name in groups.values() if name.startswith("sports/")} >= {"sports/0", "sports/1"}
+
+
+def test_a_step_that_keeps_all_topics_has_a_report(finished):
+    recipe, _, left = finished
+    assert next(step for step in recipe.steps if step.step == "topic").keep is None
+    assert list(date_lines(recipe, left)) == []
 
 
 def test_topics_and_harm_are_replayed(finished):

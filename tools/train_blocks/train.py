@@ -4,7 +4,7 @@ FOLDER holds the sets of `gold`; only the pages that `Gold.trains` names are rea
 that the others have too. Needs lightgbm, holds some 3 GB for a thousand pages and takes minutes. One thread and fixed
 seeds: the same pages and versions give the same file.
 
-The model in the package was made by this command with lightgbm 4.7.0 from four sets (docs/usage.md, "Main content").
+The model in the package was made by this command with lightgbm 4.7.0 from four sets (docs/explanation/extraction.md).
 """
 
 import hashlib

@@ -261,8 +261,8 @@ class Saver:
         self.saving = None
         if error:
             raise RuntimeError(
-                f"the checkpoint {self.path} could not be saved: {_reason(error)}; fix this and run again, "
-                "which resumes from the checkpoint before it"
+                f"the checkpoint {self.path} could not be saved: {_reason(error)}; fix that and run "
+                "again, which resumes from the checkpoint before it"
             ) from error
 
     def __enter__(self) -> Self:

@@ -12,17 +12,12 @@ from gristmill.training.hardware import MFU
 class Candidates:
     """Recipes that are compared with a base."""
 
-    against: list[RecipeLike] = option(
-        "recipe to compare with the base; repeatable", list, metavar="RECIPE", shell=list[str]
-    )
+    against: list[RecipeLike] = option("recipe to compare with; repeatable", list, metavar="RECIPE", shell=list[str])
     settings: list[str] = option(
-        "the base with one changed value, such as minhash.threshold=0.9; repeatable",
-        list,
-        flag="--set",
-        metavar="KEY=VALUE",
+        "setting to change, such as minhash.threshold=0.9; repeatable", list, flag="--set", metavar="KEY=VALUE"
     )
-    without: list[str] = option("the base without one step; repeatable", list, metavar="STEP")
-    raw: bool = option("the base with only extraction, without the steps after it", False)
+    without: list[str] = option("step to remove; repeatable", list, metavar="STEP")
+    raw: bool = option("comparison with raw extraction, without later steps", False)
 
 
 @dataclass(frozen=True)
@@ -30,13 +25,13 @@ class Judging:
     """The small model that is trained, and the texts that it is judged by."""
 
     proxy: str | dict[str, Any] = option(
-        "small model to train: a YAML file, or the name of a shipped proxy", "small", metavar="FILE", shell=str
+        "small model: YAML file, or name of a shipped proxy", "small", metavar="FILE", shell=str
     )
     clean: str | None = option(
-        "texts to judge by: JSON Lines, Parquet, a folder of .txt files, or `reference`", None, metavar="PATH"
+        "clean texts to judge by: JSON Lines, Parquet, folder of .txt files, or reference", None, metavar="PATH"
     )
     judge: list[str] = option(
-        "evaluation set that counts: a source, clean, task:NAME, or extracted for all sources; repeatable",
+        "evaluation set to judge by: source, clean, task:NAME, or extracted for all sources; repeatable",
         list,
         metavar="SET",
     )
@@ -46,26 +41,23 @@ class Judging:
 class DecisionOptions(Judging, Candidates):
     """What is compared, by how many runs of which model, and what judges."""
 
-    leave_one_out: bool = option("the base without each of its steps in turn, to measure what each contributes", False)
-    tasks: str | None = option(
-        "tasks to score the trained models on: a folder, or lm-eval:NAME,NAME", None, metavar="FOLDER"
-    )
+    leave_one_out: bool = option("comparison without each step in turn", False)
+    tasks: str | None = option("tasks to score models on: folder, or lm-eval:NAME,NAME", None, metavar="FOLDER")
     tokens: int | None = option(
-        "tokens of each run. If set, an arm may repeat documents, and decisions share a recipe's runs. "
-        "Default: one epoch of the smallest recipe, at most the proxy's tokens",
+        "tokens of each run; default: one epoch of the smallest recipe, at most the proxy's tokens",
         None,
         min=1,
     )
     pairs: list[int] = option(
-        "pairs of runs at each interim analysis; default: the proxy's", list, metavar="N,N,...", parser=integers
+        "pairs of runs at each interim analysis; default: as in the proxy", list, metavar="N,N,...", parser=integers
     )
-    bank_pairs: int = option("A/A pairs, which measure the variance between runs before a verdict", 0, min=0)
-    first_pair: int = option("number of the first pair; a decision after an inconclusive one needs new pairs", 1, min=1)
+    bank_pairs: int = option("A/A pairs, to measure the noise before a verdict", 0, min=0)
+    first_pair: int = option("number of the first pair, for new pairs after an inconclusive decision", 1, min=1)
     tokenizer: str | None = option(
-        "tokenizer file for all recipes; default: trained on the sources of all recipes", None, metavar="FILE"
+        "tokenizer file for all recipes; default: trained on all sources", None, metavar="FILE"
     )
     resample: bool = option(
-        "let each pair read its own half of the hosts, so that the interval covers which pages were crawled", False
+        "random halves of the hosts for each pair, so that intervals cover the choice of pages", False
     )
 
 
@@ -73,9 +65,7 @@ class DecisionOptions(Judging, Candidates):
 class OtherDevice:
     """A device that this machine does not have, for the plan of a decision."""
 
-    device: str = option(
-        "with --plan: a GPU that this machine does not have, such as h100; default: this machine", "", metavar="NAME"
-    )
+    device: str = option("with --plan: GPU, such as h100; default: this machine", "", metavar="NAME")
     devices: int = option("with --device: number of GPUs", 1, min=1)
-    mfu: float = option("with --device: fraction of the data sheet's FLOP/s that training reaches", MFU)
-    price: float = option("price of a device per hour; with --plan, prints the cost of the runs", 0.0, min=0)
+    mfu: float = option("with --device: share of the peak rate that training reaches", MFU)
+    price: float = option("with --plan: price of a GPU hour", 0.0, min=0)

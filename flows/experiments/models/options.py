@@ -10,15 +10,12 @@ from gristmill.flows.recipe.options import option
 class ImportRequest:
     """A training that another program did."""
 
-    losses: Path = option("metrics of the trainer: JSON Lines, or CSV with a header")
-    name: str = option("name of the MLflow run, and of the model's folder")
-    trainer: str = option("training program, such as olmo-core or torchtitan; prefix of its metrics")
+    losses: Path = option("metrics file: JSON Lines, or CSV with a header")
+    name: str = option("name of the run and of the model's folder")
+    trainer: str = option("program, such as olmo-core; prefix of its metrics")
     model: Path | None = option(
-        "trained model in Hugging Face's layout (Llama, Qwen3), from the trainer's own converter; it is "
-        "evaluated on the recipe's held-out text",
+        "trained model in Hugging Face format (Llama, Qwen3), to evaluate on the recipe's held-out text",
         None,
     )
-    step: str | None = option("column of the step; default: one of its usual names", None, metavar="COLUMN")
-    loss: str | None = option(
-        "column of the loss, in nats per token; default: one of its usual names", None, metavar="COLUMN"
-    )
+    step: str | None = option("column of the step; default: a common name", None, metavar="COLUMN")
+    loss: str | None = option("column of the loss in nats per token; default: a common name", None, metavar="COLUMN")

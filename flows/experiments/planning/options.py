@@ -16,13 +16,13 @@ NETWORK = 400.0  # Gbit/s of a device to other machines: one adapter of NDR Infi
 class CrawlOptions:
     """A whole crawl, the machines that work on it, and prices in one currency."""
 
-    pages: int = option("pages of the crawl; default: those of CC-MAIN-2024-51", SNAPSHOT_PAGES, min=1)
-    shard_pages: int = option("pages per file of the crawl", SHARD_PAGES, min=1)
-    machines: int = option("machines that work at the same time", 1, min=1)
-    cores: int = option("cores per machine", 1000, min=1)
-    memory: float | None = option("memory per machine (GB); default: as much as jobs need", None, min=0)
-    core_hour: float = option("price of a core for an hour", 0.0, min=0)
-    terabyte_month: float = option("price of a terabyte in the home for a month", 0.0, min=0)
+    pages: int = option("pages of the crawl, as in CC-MAIN-2024-51", SNAPSHOT_PAGES, min=1)
+    shard_pages: int = option("pages of a file of the crawl", SHARD_PAGES, min=1)
+    machines: int = option("number of machines", 1, min=1)
+    cores: int = option("cores of a machine", 1000, min=1)
+    memory: float | None = option("memory of a machine in GB; default: as required", None, min=0)
+    core_hour: float = option("price of a core hour", 0.0, min=0)
+    terabyte_month: float = option("price of a terabyte month in the home", 0.0, min=0)
     million_requests: float = option("price of a million requests to the store", 0.0, min=0)
 
     @property
@@ -35,23 +35,19 @@ class CrawlOptions:
 class TrainingOptions:
     """The devices of a training, what they cost, and what the plan assumes."""
 
-    device: str = option("GPU, such as h100, h200, b200, a100, mi300x", "h100", metavar="NAME")
+    device: str = option("GPU: h100, h200, b200, a100 or mi300x", "h100", metavar="NAME")
     devices: int = option("number of GPUs", 8, min=1)
-    machine_devices: int = option("GPUs per machine", 8, min=1)
-    network: float = option("network bandwidth per GPU to other machines (Gbit/s)", NETWORK, min=0)
-    mfu: float = option("fraction of the data sheet's FLOP/s that training reaches", MFU)
-    device_memory: float | None = option("memory per GPU (GB); default: its data sheet's", None, min=0)
-    price: float = option("price of a GPU for an hour", 0.0, min=0)
-    failure_hours: float = option("GPU hours between two failures; default: Llama 3's", DEVICE_HOURS, min=0)
-    tensor: int = option("maximum tensor parallelism; the built-in training loop has none", 1, min=1)
-    pipeline: int = option("maximum pipeline stages; the built-in training loop has none", 1, min=1)
-    corpus_tokens: float | None = option(
-        "number of unique tokens; default: those of the finished run, if there is one", None, min=1
-    )
-    served: float | None = option(
-        "tokens that the model will generate in use, for the inference-aware law", None, min=1
-    )
-    law: str | None = option("file that `decide scale` wrote; default: the one in the home", None, metavar="FILE")
+    machine_devices: int = option("GPUs of a machine", 8, min=1)
+    network: float = option("network rate of a GPU in Gbit/s", NETWORK, min=0)
+    mfu: float = option("share of the peak rate that training reaches", MFU)
+    device_memory: float | None = option("memory of a GPU in GB; default: as in its data sheet", None, min=0)
+    price: float = option("price of a GPU hour", 0.0, min=0)
+    failure_hours: float = option("GPU hours between failures, as for Llama 3", float(round(DEVICE_HOURS)), min=0)
+    tensor: int = option("maximum tensor parallelism; Gristmill's own loop supports 1", 1, min=1)
+    pipeline: int = option("maximum pipeline stages; Gristmill's own loop supports 1", 1, min=1)
+    corpus_tokens: float | None = option("unique tokens of the corpus; default: as in the finished run", None, min=1)
+    served: float | None = option("tokens to generate in service, for the inference-aware law", None, min=1)
+    law: str | None = option("file of a law by `decide scale`; default: law in the home", None, metavar="FILE")
 
 
 @dataclass(frozen=True)

@@ -13,31 +13,31 @@ class Sizes:
     """Models, and the tokens that they are trained on."""
 
     sizes: list[int] = option(
-        "sizes of the models in parameters, smallest first, such as 80k,150k,240k", metavar="N,N,...", parser=numbers
+        "parameters of the models, smallest first, such as 80k,150k", metavar="N,N,...", parser=numbers
     )
-    tokens: list[int] = option("tokens of a run, such as 100k,200k,400k", metavar="N,N,...", parser=numbers)
+    tokens: list[int] = option("tokens of the runs, such as 100k,200k", metavar="N,N,...", parser=numbers)
 
 
 @dataclass(frozen=True)
 class Repeating:
     """Whether text may be read again."""
 
-    repeat: bool = option("allow a run to read documents more than once", False)
+    repeat: bool = option("repeated documents, if a run needs more tokens", False)
 
 
 @dataclass(frozen=True)
 class ScaleOptions(Repeating, Judging, Sizes):
     """The grid: each size is trained on each number of tokens."""
 
-    most_flops: float | None = option("skip cells of the grid with more floating-point operations", None)
+    most_flops: float | None = option("maximum floating-point operations of a run", None)
     forecasts: list[str] = option(
-        "forecast a run of N parameters on D tokens, then train it; repeatable", list, flag="--forecast", metavar="N:D"
+        "forecast of a run, then trained: N parameters on D tokens; repeatable", list, flag="--forecast", metavar="N:D"
     )
     budgets: list[float] = option(
-        "compute budget (FLOPs) to split optimally between parameters and tokens; repeatable", list, flag="--budget"
+        "operations to divide between parameters and tokens; repeatable", list, flag="--budget"
     )
-    seeds: int = option("runs per cell", 1, min=1)
-    rate_sweeps: int = option("sizes at which half and twice the learning rate are also tried", 2, min=0)
+    seeds: int = option("runs of each cell", 1, min=1)
+    rate_sweeps: int = option("number of sizes with half and twice the learning rate", 2, min=0)
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,7 @@ class AgreementOptions(Repeating, Judging, Candidates, Sizes):
     """The ladder: each recipe is trained at each size, on the tokens of that size."""
 
     seeds: int = option("runs of each recipe at each size", 2, min=2)
-    tasks: str | None = option(
-        "tasks to use as additional measures: a folder, or lm-eval:NAME,NAME", None, metavar="FOLDER"
-    )
+    tasks: str | None = option("tasks to score models on: folder, or lm-eval:NAME,NAME", None, metavar="FOLDER")
 
 
 class Size(NamedTuple):
@@ -62,18 +60,16 @@ class TransferOptions:
     """The sweep. Sizes are all pairs of widths and layers; the first is the base."""
 
     widths: list[int] = option(
-        "model.dim of each size, the base's first", lambda: [64, 256], metavar="N,N,...", parser=numbers
+        "model.dim of each size, base first", lambda: [64, 256], metavar="N,N,...", parser=numbers
     )
-    layers: list[int] = option(
-        "model.layers of each size, the base's first", lambda: [4], metavar="N,N,...", parser=numbers
-    )
-    rate: float = option("middle learning rate; each is twice the one before", 0.016, min=1e-9)
+    layers: list[int] = option("model.layers of each size, base first", lambda: [4], metavar="N,N,...", parser=numbers)
+    rate: float = option("middle learning rate; each rate is twice the previous one", 0.016, min=1e-9)
     rates: int = option("number of learning rates", 5, min=1)
     seeds: int = option("runs of each size at each rate", 3, min=1)
     steps: int = option("steps of each run", 60, min=10)
     batch: int = option("sequences per step", 8, min=1)
     seq_len: int = option("tokens per sequence", 32, min=4)
-    optimizer: str = option("adamw or muon", "adamw")
+    optimizer: str = option("optimizer: adamw or muon", "adamw")
     mixture: str | None = option(
         "mixture.json of a finished run's tokens; default: synthetic tokens", None, metavar="FILE"
     )

@@ -34,7 +34,7 @@ def date_lines(recipe: Recipe, corpus: Corpus) -> Iterator[str]:
             )
     undated = sum(dates["none"] + dates["unread"] for dates in sources.values())
     for step in recipe.steps:
-        by_date = [order for order in getattr(step, "keep", ()) if order in ("newest", "oldest")]
+        by_date = [order for order in getattr(step, "keep", None) or () if order in ("newest", "oldest")]
         if undated and by_date and "keep" in step.model_fields_set:
             yield (
                 f"{step.step} keeps the {by_date[0]} of duplicates, and {undated:,} documents have no date: "

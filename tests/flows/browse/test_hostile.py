@@ -21,7 +21,7 @@ from gristmill.flows.explore.browse.pages import Pages
 from gristmill.flows.explore.browse.server import Server
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
-from gristmill.flows.stages.indexes import search_index_spec, word_index_spec
+from gristmill.flows.stages.indexes import search_index_spec, trained_texts, word_index_spec
 from gristmill.flows.stages.mixture import training_data
 from tests.corpora import context
 from tests.flows.browse.chromium import PROGRAM, Tab, chromium, elsewhere
@@ -209,7 +209,7 @@ def titled(tmp_path_factory) -> Opened:
     path.write_text(json.dumps(given))
     run, recipe = context(str(folder / "home")), load(str(path))
     *_, last = curate(run, recipe)
-    run.build(search_index_spec(run, recipe, training_data(run, recipe, last.left)))
+    run.build(search_index_spec(run, recipe, trained_texts(training_data(run, recipe, last.left))))
     run.build(word_index_spec(run, recipe, last.left))
     return open_recipe(str(path), MachineSettings(home=str(folder / "home")))
 

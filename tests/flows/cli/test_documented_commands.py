@@ -1,4 +1,5 @@
-"""Commands in the documentation, and in messages of the code: each exists, with its options, by its present name."""
+"""Commands in the documentation, in the help, and in messages of the code: each exists by its present name, with its
+options, and so do the rules, steps, settings and columns that it names."""
 
 import re
 from collections.abc import Iterator
@@ -10,9 +11,22 @@ import typer
 
 from gristmill.flows.cli import app
 from gristmill.flows.cli.app import RENAMED, renamed
-from tests.documented import ROOT, commands
+from gristmill.flows.machine.remaking import STAGES
+from gristmill.flows.recipe.steps import BUILT_IN
+from gristmill.flows.reports.dropped import matches
+from gristmill.flows.reports.rules import Book, books
+from gristmill.storage import schema
+from gristmill.tasks.documents.expressions import DERIVED, parsed
+from gristmill.tasks.documents.step import DOCUMENT_COLUMNS
+from gristmill.tasks.models.embedders import Embedder
+from gristmill.tasks.models.quality import Classifier
+from gristmill.tasks.tokens.mixture import Mixture
+from gristmill.tasks.tokens.tokenizer import Tokenizer
+from gristmill.training.config import ModelConfig, TrainingConfig
+from tests.documented import ROOT, commands, examples, helps
+from tests.reference_pages.columns import signals
 
-COMMANDS = commands()
+COMMANDS = [*commands(), *examples()]
 GROUP = typer.main.get_command(app)
 # What users read or run: the code, its pages and deployments, and the documentation. The changelog has the old names.
 SHIPPED = (
@@ -43,8 +57,8 @@ def old_names(text: str) -> Iterator[str]:
             yield f"gristmill {found[0]}"
 
 
-def read(arguments: tuple[str, ...]) -> str:
-    """Read a command as the command line reads it, up to the point where the work would begin; returns its name.
+def read(arguments: tuple[str, ...]) -> typer.Context:
+    """Read a command as the command line reads it, up to the point where the work would begin; returns its context.
 
     `typer.Exit` is what `--help` and `--version` end with.
     """
@@ -52,8 +66,88 @@ def read(arguments: tuple[str, ...]) -> str:
     while True:
         context = command.make_context(command.name, left, parent=context)
         if not hasattr(command, "resolve_command"):
-            return context.command_path
+            return context
         _, command, left = command.resolve_command(context, [*context._protected_args, *context.args])
+
+
+def unknown_names(context: typer.Context) -> Iterator[str]:
+    """The rules, steps, stages, settings and columns that a command names, and that do not exist."""
+    command = context.command_path
+    for parameter, value in context.params.items():
+        if check := CHECKS.get((command, parameter)):
+            names = [value] if isinstance(value, str) else value or ()
+            yield from (f"{command}: {parameter} {name}" for name in names if name and not check(name))
+
+
+def is_rule(name: str) -> bool:
+    """Whether some step has the rule, as `--rule` names it: a step, or `step.rule` for the rules of document steps."""
+    step, _, rule = name.partition(".")
+    return any(matches(book.step, each, name) for book in BOOKS for each in rules_of(book)) or (
+        not rule and step in BUILT_IN
+    )
+
+
+def rules_of(book: Book) -> list[str]:
+    return [row.rule for row in (*book.cuts, *book.rows) if row.rule]
+
+
+def is_setting(name: str) -> bool:
+    """Whether `step.key=value`, or `section.key=value` of a recipe, names a key that exists."""
+    owner, _, key = name.partition("=")[0].partition(".")
+    kinds = {"model": ModelConfig, "training": TrainingConfig, "mixture": Mixture, "tokenizer": Tokenizer} | BUILT_IN
+    return key.partition(".")[0] in kinds[owner].model_fields if owner in kinds else False
+
+
+def is_expression(text: str) -> bool:
+    """Whether the columns of an expression, and the rules that it compares with, exist."""
+    names = {signal.name for kind in BUILT_IN.values() for signal in signals(kind)}
+    known = {*DOCUMENT_COLUMNS, *DERIVED, *schema.LEDGER.names, *names}
+    rules = {rule for book in BOOKS for rule in rules_of(book)}
+    return {*parsed(text).columns} <= known and {*re.findall(r"\brule = '(\w+)'", text)} <= rules
+
+
+BOOKS = [*books("")]
+# What the values of a parameter of a command are checked with.
+CHECKS = {
+    ("decide ablate", "settings"): is_setting,
+    ("decide ablate", "without"): BUILT_IN.__contains__,
+    ("decide agreement", "settings"): is_setting,
+    ("decide agreement", "without"): BUILT_IN.__contains__,
+    ("decide whatif", "settings"): is_setting,
+    ("explain audit", "step"): BUILT_IN.__contains__,
+    ("explain show", "rule"): is_rule,
+    ("explain show", "where"): is_expression,
+    ("export documents", "where"): is_expression,
+    ("recipe columns", "step"): BUILT_IN.__contains__,
+    ("recipe rules", "step"): {book.step for book in BOOKS}.__contains__,
+    ("run", "remake"): {*BUILT_IN, *STAGES}.__contains__,
+    ("corpus", "remake"): {*BUILT_IN, *STAGES}.__contains__,
+    ("train classifier", "setting"): lambda text: text.partition("=")[0] in Classifier.model_fields,
+    ("train head", "setting"): lambda text: text.partition("=")[0] in Embedder.model_fields,
+}
+
+
+def test_each_name_that_is_checked_is_a_parameter():
+    for command, parameter in CHECKS:
+        assert parameter in {each.name for each in helps()[tuple(command.split())].params}, (command, parameter)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("explain", "show", "dropped", "--rule", "gopher_quality.min_words"),
+        ("explain", "show", "dropped", "--rule", "gofer"),
+        ("explain", "show", "dropped", "--where", "rule = 'min_words'"),
+        ("explain", "show", "documents", "--where", "qualty > 0.9"),
+        ("decide", "whatif", "r.yaml", "--set", "gopher_quality.words=3"),
+        ("decide", "ablate", "r.yaml", "--without", "gopher"),
+        ("run", "r.yaml", "--remake", "min_hash"),
+        ("recipe", "rules", "gopher"),
+        ("train", "classifier", "q.bin", "--set", "epoch=3"),
+    ],
+)
+def test_a_name_that_there_is_not_is_noticed(wrong):
+    assert [*unknown_names(read(wrong))]
 
 
 def test_they_are_found():
@@ -67,7 +161,7 @@ def test_a_documented_command_is_one_that_there_is(command, tmp_path, monkeypatc
     (tmp_path / "own.yaml").touch()
     assert renamed(command.arguments) is None, "an old name"
     with suppress(typer.Exit):
-        assert read(command.arguments)
+        assert not [*unknown_names(read(command.arguments))]
 
 
 @pytest.mark.parametrize(

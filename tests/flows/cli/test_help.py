@@ -2,7 +2,9 @@
 
 import inspect
 import re
+import shlex
 import sys
+import textwrap
 
 import pytest
 import typer
@@ -10,9 +12,11 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from gristmill.flows.cli import app
-from gristmill.flows.cli.app import COMMANDS, GROUPS, KEPT, RENAMED, Listing, renamed
+from gristmill.flows.cli.app import COMMANDS, GROUPS, KEPT, RENAMED, Listing, renamed, shell_lines
+from tests.documented import ROOT, helps
 
 APPLICATION = get_command(app)
+NAVIGATION = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
 
 
 def help_of(*words: str, columns: int = 100) -> str:
@@ -28,6 +32,64 @@ def commands(group=APPLICATION, path=()):
             yield from commands(command, (*path, name))
 
 
+# Words that begin the first sentence of a help, and those with which the description of an option would be a clause.
+VERBS = (
+    "Browse Build Check Compare Compile Estimate Evaluate Find Fit Import Judge List Make Measure Print Propose Query "
+    "Replay Run Search Show Test Trace Train Turn Validate Write"
+).split()
+CLAUSES = (
+    "a add an as ask by choose do drop for from give how if in keep leave list make of print read run search "
+    "show stop take test that the then this those to train use what when where which who whose write"
+).split()
+PARAMETERS = [
+    pytest.param(" ".join(path), each, id=" ".join([*path, each.name]))
+    for path, command in helps().items()
+    for each in command.params
+    if each.name not in ("install_completion", "show_completion")
+]
+PAGES = [pytest.param(*each, id=" ".join(each[0]) or "gristmill") for each in helps().items()]
+
+
+@pytest.mark.parametrize(("path", "command"), PAGES)
+def test_a_help_has_a_short_first_line_at_most_three_more_and_a_page_that_exists(path, command):
+    first, *paragraphs = command.help.split("\n\n")
+    assert len(first) < 70 and first.endswith(".") and first.split()[0] in VERBS
+    assert sum(len(textwrap.wrap(paragraph, 78)) for paragraph in paragraphs) <= 3
+    for page in re.findall(r"docs/(\S+\.md)", command.help):
+        assert page in NAVIGATION, "the site has no such page"
+
+
+@pytest.mark.parametrize(("path", "command"), PAGES)
+def test_a_help_has_two_examples_or_one_if_a_second_would_show_nothing_new(path, command):
+    choices = [each for each in command.params if not each.required and each.name not in ("as_json", "help")]
+    assert len(command.examples) in ((2,) if choices or hasattr(command, "commands") else (1, 2))
+    for example in command.examples:
+        assert tuple(example.split()[1 : 1 + len(path)]) == path
+
+
+@pytest.mark.parametrize(("path", "command"), PAGES)
+def test_a_help_shows_its_examples_last_in_80_columns_without_a_break_inside_a_command(path, command):
+    shown = help_of(*path, columns=80)
+    assert max(map(len, shown.splitlines())) <= 80
+    block = shown.rpartition("\n Examples:\n")[2].rstrip()
+    assert [shlex.split(line) for line in block.replace("\\\n", "").splitlines()] == [
+        shlex.split(example) for example in command.examples
+    ]
+
+
+def test_a_long_example_breaks_before_an_option():
+    assert shell_lines("gristmill run recipe.yaml", 40) == ["gristmill run recipe.yaml"]
+    lines = shell_lines('gristmill show --where "a > 1" -n 20 --rule "c4.x" --json', 40)
+    assert lines == ['gristmill show --where "a > 1" -n 20 \\', '    --rule "c4.x" --json']
+
+
+@pytest.mark.parametrize(("path", "parameter"), PARAMETERS)
+def test_an_option_is_described_by_a_noun_phrase(path, parameter):
+    words = parameter.help.split()
+    assert words[0].rstrip(",:;") not in CLAUSES, parameter.help
+    assert not parameter.help.endswith(".") and len(parameter.help) <= 110
+
+
 def listed(text: str) -> list[str]:
     """The names in the panels of commands of a page of help, in their order."""
     return re.findall(r"^│ ([a-z][a-z-]*)  ", text, re.MULTILINE)
@@ -36,7 +98,7 @@ def listed(text: str) -> list[str]:
 def test_the_first_page_has_at_most_15_names_and_no_list_of_variables():
     shown = help_of()
     assert listed(shown) == [*COMMANDS[""], *GROUPS] and len(listed(shown)) <= 15
-    assert "`gristmill settings` lists" in shown and "GRISTMILL_" not in shown
+    assert len(COMMANDS[""]) == 9 and len(GROUPS) == 6 and "GRISTMILL_" not in help_of(columns=80)
 
 
 @pytest.mark.parametrize("group", GROUPS)
@@ -47,13 +109,12 @@ def test_a_group_lists_its_commands(group):
 def test_a_summary_is_a_short_sentence():
     """Of a group's command it is one line of a terminal of 80 columns."""
     rows = {(group, name): row[2] for group, rows in COMMANDS.items() for name, row in rows.items()}
-    rows |= {("", name): summary for name, summary in GROUPS.items()}
-    rows.pop(("", "ui"))
+    rows |= {("", name): text.partition("\n")[0] for name, text in GROUPS.items()}
     for (_, name), summary in rows.items():
         assert summary[0].isupper() and summary.endswith(".") and len(summary) < 64, name
     for group in ("", *GROUPS):
         pages = (help_of(*[group] * bool(group), columns=columns) for columns in (80, 200))
-        narrow, wide = (re.sub(r".*Show this.*|.*MLflow's.*", "", page.partition("Commands")[2]) for page in pages)
+        narrow, wide = (page.partition("Commands")[2].partition("Examples:")[0] for page in pages)
         assert narrow.count("\n") <= wide.count("\n") + 1, group
 
 
@@ -92,10 +153,16 @@ def test_a_command_that_there_is_not_has_one_like_it_named(words, near):
         ("gristmill pre", []),
         ("gristmill explain du", ["duplicates"]),
         ("gristmill run --l", ["--limit"]),
+        ("gristmill check ", ["c4", "ccnet", "code", "dclm", "demo", "fineweb", "gopher", "refinedweb", "own.yaml"]),
+        ("gristmill run o", ["own.yaml"]),
+        ("gristmill train evaluate fine", ["fineweb"]),
+        ("gristmill export tokens fineweb --for me", ["megatron"]),
         ("gristmill whatif --s", ["--set"]),
     ],
 )
-def test_a_shell_completes_commands_and_their_options(words, completed):
+def test_a_shell_completes_commands_recipes_and_options(words, completed, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.yaml").touch()
     environment = {"_GRISTMILL_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": f"{words.count(' ')}"}
     result = CliRunner().invoke(app, [], prog_name="gristmill", env=environment)
     assert result.stdout.split() == completed

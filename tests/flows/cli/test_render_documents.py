@@ -39,7 +39,7 @@ def test_long_texts_are_shown_around_their_marks():
 def test_an_edit_names_its_lines_and_what_stands_there_now():
     row = {"id": "x", "step": "pii", "rule": "email", "first_line": 0, "last_line": 0, "removed": None}
     shown = render.edit(Edit("edited-0", row | {"replacement": "[MAIL]"})).plain
-    assert shown == "edited-0  x  pii.email, line 1\n⟦(not kept)⟧ → [MAIL]\n"
+    assert shown == "edited-0  x  pii.email, line 1\n⟦(not stored)⟧ → [MAIL]\n"
     row |= {"last_line": 2, "removed": "one\ntwo\nthree\n", "replacement": ""}
     assert render.edit(Edit("edited-0", row)).plain == "edited-0  x  pii.email, lines 1 to 3\n⟦one\ntwo\nthree⟧\n"
 
@@ -78,16 +78,18 @@ def test_a_look_up_states_what_was_compared_and_what_became_of_it():
     found = LookUp("signatures-0", MinHash(bands=16, rows=8), 0.5, Query("a c", "a", 0), (kept,), 3, 1, (match,))
     first, second = (text.plain for text in render.look_up(found))
     assert "the document itself: near_duplicates-0: kept, cluster of 1,200\n" in first
-    assert "others that share one of 16 bands of 8 rows with it: 3 (of those at Jaccard 0.5 6.1% do, of those" in first
+    assert (
+        "candidates that share one of 16 bands of 8 rows: 3 (expected: 6.1% of near-duplicates at Jaccard 0.5" in first
+    )
     assert second == (
-        "0.9000  b  web\nnear_duplicates-0: dropped by minhash.near_duplicate for a, Jaccard 0.9000\n"
+        "0.9000  b  web\nnear_duplicates-0: dropped by minhash.near_duplicate, duplicate of a, Jaccard 0.9000\n"
         "  this   a ⟦⟧ c\n  other  a ⟦b⟧ c\n"
     )
 
 
 def test_a_decision_without_a_similarity_states_why_the_document_is_gone():
     row = {"step": "minhash", "rule": "near_duplicate", "value": None, "representative": "a"}
-    line = "dropped by minhash.near_duplicate for a, connected with it by shared bands"
+    line = "dropped by minhash.near_duplicate, duplicate of a, connected through shared bands"
     assert render.duplicate_decision(Decision("near_duplicates-0", False, row)) == f"near_duplicates-0: {line}"
     row = row | {"rule": "takedown", "representative": None}
     assert render.duplicate_decision(Decision("n-0", False, row)) == "n-0: dropped by minhash.takedown"
@@ -99,4 +101,4 @@ def test_a_passage_from_the_middle_of_texts_begins_and_ends_with_dots():
     ours, theirs = shown.splitlines()
     assert ours.startswith("  this   ... c92 ") and ours.endswith(" ...") and " c99 ⟦red⟧ c0 " in ours
     assert theirs.startswith("  other  ... c92 ") and " c99 ⟦blue⟧ c0 " in theirs
-    assert render.difference(None).plain == "no word differs\n"
+    assert render.difference(None).plain == "the words are identical\n"

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 from gristmill.flows.cli.app import COMMANDS
-from gristmill.flows.cli.results import mixture_line, next_commands, places_to_look, training_lines
+from gristmill.flows.cli.results import mixture_line, next_commands, run_pages, training_lines
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.reports.run import MixedSource
 from gristmill.flows.run import server
@@ -21,8 +21,8 @@ def test_mixture_and_training_are_a_line_each():
         "model: 1,328,256 parameters, 240 steps, 491,520 tokens",
         "training loss: 8.2800 at the first step, 5.3700 at the last",
         "unigram model: 6.7144 nats/token, 2.6687 bits/byte",
-        "trained model: 5.5763 nats/token, 2.2163 bits/byte (both on held-out documents, as they were extracted)",
-        "trained model: 2.1000 bits/byte on those of them that the recipe keeps",
+        "trained model: 5.5763 nats/token, 2.2163 bits/byte (both on held-out documents as extracted)",
+        "trained model: 2.1000 bits/byte on held-out documents that the recipe keeps",
         "trained model: 1.9000 bits/byte on wikipedia",
     ]
 
@@ -31,23 +31,25 @@ def test_servers_are_named_by_address_or_shown_by_a_command(monkeypatch, tmp_pat
     served = MachineSettings(mlflow_uri="https://me:hunter2@mlflow.example")
     database = MachineSettings(mlflow_uri="postgresql://me:hunter2@db/mlflow", home=str(tmp_path / "a home"))
     monkeypatch.setattr(server, "named", lambda: None)
-    assert list(places_to_look(served)) == ["MLflow: https://mlflow.example", "gristmill ui"]
+    assert list(run_pages(served)) == ["MLflow: https://mlflow.example", "gristmill ui"]
     shown = f"gristmill ui --home '{tmp_path}/a home'"
-    assert list(places_to_look(database)) == list(places_to_look(database, trained=False)) == [shown]
+    assert list(run_pages(database)) == list(run_pages(database, trained=False)) == [shown]
     monkeypatch.setattr(server, "named", lambda: ("http://u:p@prefect:4200/api", "http://u:p@prefect:4200", "u:p"))
-    assert list(places_to_look(served)) == ["Prefect: http://prefect:4200", "MLflow: https://mlflow.example"]
-    assert list(places_to_look(database)) == ["Prefect: http://prefect:4200", shown]
-    assert list(places_to_look(database, trained=False)) == ["Prefect: http://prefect:4200"]
+    assert list(run_pages(served)) == ["Prefect: http://prefect:4200", "MLflow: https://mlflow.example"]
+    assert list(run_pages(database)) == ["Prefect: http://prefect:4200", shown]
+    assert list(run_pages(database, trained=False)) == ["Prefect: http://prefect:4200"]
 
 
 def test_next_commands_can_be_typed_and_fit_what_was_made():
-    def commands(trained=None, exported=None, limit=None) -> list[str]:
+    def commands(trained=None, exported=None, limit=None, tokens=None) -> list[str]:
         recipe = SimpleNamespace(name="web", limit=limit)
-        return [*next_commands(SimpleNamespace(recipe=recipe, trained=trained, exported=exported), "recipe.yaml")]
+        run = SimpleNamespace(recipe=recipe, trained=trained, exported=exported, tokens=tokens)
+        return [*next_commands(run, "recipe.yaml")]
 
     looks = ["gristmill browse recipe.yaml", "gristmill report recipe.yaml"]
     assert commands() == [*looks, "gristmill export documents recipe.yaml --to web-documents"]
     assert commands(limit=100) == [*looks, "gristmill export documents recipe.yaml --to web-documents --limit 100"]
+    assert commands(tokens=9000, limit=100) == [*looks, "gristmill run recipe.yaml --limit 100"]
     assert commands(trained=object()) == [*looks, "gristmill export model recipe.yaml --to web-model"]
     assert commands(exported=object()) == looks, "its documents are exported already"
     for line in (*commands(limit=100), *commands(trained=object())):

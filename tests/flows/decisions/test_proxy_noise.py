@@ -103,7 +103,7 @@ def test_a_file_of_another_proxy_or_with_another_content_is_refused(home, tmp_pa
     with pytest.raises(ValueError, match=r"own.json was fitted to runs of a different proxy than .*own.yaml; fit"):
         read_noise(own, load_proxy(own))
     own.with_suffix(".json").write_bytes(orjson.dumps({"tokens": 0}))
-    with pytest.raises(ValueError, match="own.json is not a noise of a proxy: .*; fit it again"):
+    with pytest.raises(ValueError, match="own.json is not a valid noise of a proxy: .*; fit it again"):
         read_noise(own, load_proxy(own))
     with pytest.raises(ValueError, match="has no finished run of the proxy small: train an A/A bank first"):
         fit_noise(str(tmp_path), PROXY, "nothing")

@@ -187,7 +187,7 @@ def test_stages_are_compared_by_their_labels_and_as_json(tmp_path, monkeypatch):
     assert CliRunner().invoke(app, ["explain", "diff", *labels, "--to", to]).stdout.strip() == to
     assert "gopher_quality.words" in Path(to).read_text()
     same = CliRunner().invoke(app, ["explain", "diff", labels[0], labels[0]]).stdout
-    assert "nothing differs" in same
+    assert "no differences" in same
     settings = MachineSettings(home=str(tmp_path))
     assert diff(*labels, settings) == gristmill.diff(*labels)
     assert found == json.loads(to_json({"empty": False} | vars(gristmill.diff(*labels))))

@@ -41,9 +41,9 @@ def changed(**values) -> bytes:
 
 # The file, what it holds instead, and what the sentence says of it.
 FAULTS = {
-    "cut config": (CONFIG, lambda old: old[: len(old) // 2], "config.json is not a config.json of a model: "),
+    "cut config": (CONFIG, lambda old: old[: len(old) // 2], "config.json is not a valid config.json of a model: "),
     "config of a list": (CONFIG, lambda old: b"[1]", "config.json is not a config.json of a model: it is a list"),
-    "config of bytes": (CONFIG, lambda old: b"\xff\xfe\x00", "config.json is not a config.json of a model: "),
+    "config of bytes": (CONFIG, lambda old: b"\xff\xfe\x00", "config.json is not a valid config.json of a model: "),
     "no heads": (CONFIG, changed(num_attention_heads=None), "config.json has no num_attention_heads, but a model"),
     "heads of text": (CONFIG, changed(num_attention_heads="4"), "has num_attention_heads '4', but a model needs a num"),
     "no layers": (CONFIG, changed(num_hidden_layers=0), "config.json has num_hidden_layers 0, but a model needs a num"),
@@ -52,12 +52,16 @@ FAULTS = {
     "uneven heads": (CONFIG, changed(num_attention_heads=5), "config.json"),
     "other kind": (CONFIG, changed(model_type="gpt2"), "model of the type gpt2; give one of llama or qwen3"),
     "no kind": (CONFIG, changed(model_type=None), "model of the type None; give one of llama or qwen3"),
-    "cut weights": (WEIGHTS, lambda old: old[:100], "model.safetensors is not a file of safetensors: "),
-    "empty weights": (WEIGHTS, lambda old: b"", "model.safetensors is not a file of safetensors: "),
-    "weights of HTML": (WEIGHTS, lambda old: b"<html>" * 99, "model.safetensors is not a file of safetensors: "),
-    "cut index": (INDEX, lambda old: b"{", "model.safetensors.index.json is not an index of safetensors: "),
-    "index of a list": (INDEX, lambda old: b"[]", "model.safetensors.index.json is not an index of safetensors: "),
-    "index without map": (INDEX, lambda old: b"{}", "model.safetensors.index.json is not an index of safetensors: "),
+    "cut weights": (WEIGHTS, lambda old: old[:100], "model.safetensors is not a valid file of safetensors: "),
+    "empty weights": (WEIGHTS, lambda old: b"", "model.safetensors is not a valid file of safetensors: "),
+    "weights of HTML": (WEIGHTS, lambda old: b"<html>" * 99, "model.safetensors is not a valid file of safetensors: "),
+    "cut index": (INDEX, lambda old: b"{", "index.json is not a valid index of safetensors: "),
+    "index of a list": (INDEX, lambda old: b"[]", "index.json is not a valid index of safetensors: "),
+    "index without map": (
+        INDEX,
+        lambda old: b"{}",
+        "index.json is not a valid index of safetensors: ",
+    ),
     "index elsewhere": (
         INDEX,
         lambda old: b'{"weight_map": {"a": "../b.safetensors"}}',

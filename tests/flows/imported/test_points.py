@@ -35,7 +35,7 @@ def test_a_loss_that_is_no_number_is_left_out(tmp_path):
         ("broken.jsonl", '{"step": 1, "loss": 2}\n{"step": 2, "lo', "line 2: not JSON"),
         ("other.csv", "step,perplexity\n1,20\n", "no line has one of the columns"),
         ("huge.jsonl", f'{{"step": {10**19}, "loss": 2}}\n', "which is not a step"),
-        ("long.csv", "step,loss\n1," + "9" * 200_000, "is not a CSV in UTF-8: field larger"),
+        ("long.csv", "step,loss\n1," + "9" * 200_000, "is not a valid CSV in UTF-8: field larger"),
     ],
 )
 def test_an_error_names_file_line_and_remedy(tmp_path, name, content, said):

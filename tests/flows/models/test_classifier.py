@@ -97,7 +97,7 @@ def test_what_is_wrong_with_a_classifier_is_said_before_a_run(tmp_path):
     description.unlink()
     assert wrong(characters=500) == []  # of somebody else
     path.write_bytes(path.read_bytes()[:-1])
-    assert "is not a whole fastText model" in wrong()[0]
+    assert "is not a valid fastText model" in wrong()[0]
     path.unlink()
     assert "m.bin does not exist; correct the path" in wrong()[0]
 

@@ -57,7 +57,7 @@ def test_a_recipe_and_its_folder_are_one_model(exported, home, given, invoke):
     [folder] = home.glob("stages/model-*")
     files_of_model = {(folder / WEIGHTS).read_bytes(), (exported / WEIGHTS).read_bytes()}
     assert len(files_of_model) == 1
-    assert "is exported already" in invoke("export", "model", folder, "--to", exported).output
+    assert "already exported" in invoke("export", "model", folder, "--to", exported).output
     card = (exported / "README.md").read_text()
     result = json.loads((folder / "result.json").read_text())
     assert f"{result['heldout/bits_per_byte']:.4f}" in card and "- step: minhash" in card and "| reference |" in card

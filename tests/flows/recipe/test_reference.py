@@ -1,6 +1,5 @@
-"""The schema of recipes beside the settings themselves, and the page of all keys."""
+"""The schema of recipes beside the settings themselves."""
 
-from pathlib import Path
 from typing import Annotated, get_args
 
 import jsonschema
@@ -86,10 +85,3 @@ def test_each_key_without_a_value_has_an_example_that_fits():
             if key in given:
                 TypeAdapter(Annotated[field.annotation, field]).validate_python(given[key])
             assert key == "step" or field.description, f"{name}.{key} has no description"
-
-
-def test_the_page_is_that_of_the_settings():
-    written = Path(__file__).parents[3] / "docs/reference/recipe.md"
-    assert written.read_text(encoding="utf-8") == reference.page(), (
-        "write it again: gristmill recipe schema --page > docs/reference/recipe.md"
-    )

@@ -151,7 +151,7 @@ def test_the_command_prints_lines_and_json(recipe, home, tmp_path, monkeypatch):
     path.write_text(json.dumps(recipe.model_dump(mode="json")))
     shown = CliRunner().invoke(app, ["recipe", "columns", str(path), "--at", "where"])
     assert shown.exit_code == 0, shown.output
-    assert "described, in the place of `where`" in shown.stdout and "'science' " in shown.stdout
+    assert "described, at the step `where`" in shown.stdout and "'science' " in shown.stdout
     whole = json.loads(CliRunner().invoke(app, ["recipe", "columns", str(path), "--json"]).stdout)
     assert {"name", "kind", "meaning", "step", "nulls", "quantiles", "common"} <= {*whole["columns"][0]}
 

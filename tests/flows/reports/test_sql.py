@@ -27,7 +27,7 @@ def documented() -> dict[str, str]:
     """The queries of the page by their questions."""
     _, _, questions = PAGE.read_text(encoding="utf-8").partition("## Twenty questions")
     questions, _, _ = questions.partition("\n## ")
-    blocks = re.findall(r"^### (.+?)\n\n((?:    .+\n)+)", questions, re.MULTILINE)
+    blocks = re.findall(r"^### (.+?)\n\n```sql\n((?:(?!```).+\n)+)```$", questions, re.MULTILINE)
     return {question: query for question, query in blocks}
 
 
@@ -193,12 +193,12 @@ def test_the_command_prints_tables_csv_json_and_writes_parquet(undisturbed, reci
         assert result.exit_code == 0, result.output
         return result.output
 
-    assert "the first 50 rows" in call(query) and expected[0][0] in call(query)
+    assert "first 50 rows" in call(query) and expected[0][0] in call(query)
     header, *rows = csv.reader(io.StringIO(call(query, "--csv")))
     assert header == ["id", "source", "tokens"]
     assert [(a, b, int(c)) for a, b, c in rows] == expected
     assert [tuple(orjson.loads(line).values()) for line in call(query, "--json").splitlines()] == expected
-    assert f"{len(expected)} rows in" in call(query, "--parquet", str(tmp_path / "rows.parquet"))
+    assert f"wrote {len(expected)} rows to" in call(query, "--parquet", str(tmp_path / "rows.parquet"))
     assert [tuple(row.values()) for row in pq.read_table(tmp_path / "rows.parquet").to_pylist()] == expected
     assert expected[0][0] in call(input=query)
     failed = CliRunner().invoke(app, ["sql", str(path), "select cast(url as int) from documents"])
@@ -275,4 +275,4 @@ def test_values_survive_csv_and_json(odd, monkeypatch):
     assert rows[1:] == [["one\rtwo", f'{{"lang":"is","n":{n}}}', "ff", '{"a":1}'] for n in range(2)]
     [first, _] = map(orjson.loads, call(query, "--json").output.splitlines())
     assert first == {"title": "one\rtwo", "meta": {"lang": "is", "n": 0}, "raw": "ff", "pairs": {"a": 1}}
-    assert "two columns are called a" in str(call("select 1 as a, 2 as a", "--json").exception)
+    assert "two columns have the same name: a" in str(call("select 1 as a, 2 as a", "--json").exception)

@@ -124,7 +124,7 @@ def test_a_token_is_shown_with_the_lineage_of_its_document(home, folder, undistu
     assert found.piece == pieces.names[int(tokens[3])]
     for shown in (f"token {first + 3:,}: {tokens[3]} {found.piece!r}, 4 of the {len(tokens):,}", name, "-- raw"):
         assert shown in lines
-    assert f"{len(tokens):,} tokens from the record, each the same as in the shard" in lines
+    assert f"{len(tokens):,} tokens from the record, identical to the shard" in lines
     assert {stage.rsplit("-", 1)[0] for stage in found.document.scores} >= {"edited", "perplexity", "quality"}
     assert all(decision.kept for decision in found.document.decisions)
 
@@ -133,7 +133,7 @@ def test_a_record_that_gives_other_tokens_by_now_is_said_to(home, folder, crawl)
     path = next(path for path in sorted(folder.glob("train-*.bin")) if path.stat().st_size)
     arguments = ["explain", "lineage", "--shard", f"{folder.name}/{path.stem}", "--token", "5"]
     shown = CliRunner().invoke(app, arguments, env={"GRISTMILL_HOME": home})
-    assert shown.exit_code == 0 and "each the same as in the shard" in shown.stdout
+    assert shown.exit_code == 0 and "identical to the shard" in shown.stdout
     row = token_source(home, str(path)).locate(5).row
     archive = crawl.folder / row["file"]
     whole = archive.read_bytes()
@@ -144,7 +144,7 @@ def test_a_record_that_gives_other_tokens_by_now_is_said_to(home, folder, crawl)
         other = member(content[:half] + b" " * (len(content) - half - 4) + b"\r\n\r\n", end - begin)
         archive.write_bytes(whole[:begin] + other + whole[end:])
         shown = CliRunner().invoke(app, arguments, env={"GRISTMILL_HOME": home})
-        assert shown.exit_code == 1 and "other ones than in the shard from the" in shown.stdout
+        assert shown.exit_code == 1 and "different from the shard from token" in shown.stdout
         archive.unlink()
         shown = CliRunner().invoke(app, arguments, env={"GRISTMILL_HOME": home})
         assert shown.exit_code == 1 and "not derived:" in shown.stdout and str(archive) in shown.stdout
@@ -164,7 +164,7 @@ def test_a_token_is_derived_where_no_kernel_is_compiled_yet(home, folder, tmp_pa
         text=True,
     )
     assert list(tmp_path.rglob("*.nbc"))
-    assert shown.returncode == 0 and "each the same as in the shard" in shown.stdout
+    assert shown.returncode == 0 and "identical to the shard" in shown.stdout
 
 
 def test_what_is_no_token_of_a_shard_is_an_error(home, folder):

@@ -59,7 +59,7 @@ class Shown:
         assert self.process.stdout.readline().startswith("starting the pages")
         lines = [self.process.stdout.readline().split() for _ in range(2)]
         self.links = {name: link for name, link in lines}
-        assert self.process.stdout.readline() == "Ctrl-C ends them\n"
+        assert self.process.stdout.readline() == "Press Ctrl-C to stop\n"
         self.children = psutil.Process(self.process.pid).children(recursive=True)
 
     def address(self, name: str) -> str:
@@ -179,7 +179,7 @@ def test_the_login_is_in_no_argument_environment_or_log(shown):
 def test_a_home_that_is_not_there_is_an_error(tmp_path):
     command = [sys.executable, "-c", COMMAND, "ui", "--home", str(tmp_path / "hme")]
     done = subprocess.run(command, env=environment(tmp_path), capture_output=True, text=True)
-    assert done.returncode == 1 and f"there is no home {tmp_path / 'hme'}" in done.stderr
+    assert done.returncode == 1 and f"home not found: {tmp_path / 'hme'}" in done.stderr
     assert not (tmp_path / "hme").exists()
 
 

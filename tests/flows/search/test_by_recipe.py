@@ -1,5 +1,6 @@
 """Searches by recipe and by run: the same as in an opened index, and one sentence where there is none."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports.search import phrases
 from gristmill.flows.reports.search.opened import PhraseIndex, opened
 from gristmill.tasks.engine.make import NotFinishedError
+from gristmill.tasks.search.index import BYTE_TOKENIZER
+from gristmill.tasks.tokens.tokenizer import train_byte_bpe
 from tests.flows.search.test_search import given, made
 
 
@@ -76,6 +79,19 @@ def test_a_corpus_without_a_mixture_is_searched(recipe, index, monkeypatch):
     assert gristmill.trace(text, bare).all
     with pytest.raises(NotFinishedError):
         gristmill.open(bare).find_words("mill")
+
+
+def test_the_tokenizer_of_the_search_is_the_one_of_no_text():
+    assert train_byte_bpe(iter(()), 257, ()) == (BYTE_TOKENIZER.read_bytes(), 257)
+
+
+def test_a_corpus_of_one_document_is_searched(tmp_path, monkeypatch):
+    monkeypatch.setenv("GRISTMILL_HOME", str(tmp_path / "home"))
+    text = "Die Mühle mahlt. 磨坊磨面粉。 طاحونة 🌾"
+    (tmp_path / "one.jsonl").write_text(json.dumps({"text": text}) + "\n")
+    recipe = {"name": "one", "sources": [{"name": "web", "jsonl": [f"{tmp_path}/one.jsonl"]}], "steps": []}
+    for phrase, times in {"Mühle": 1, "磨": 2, "🌾": 1, "Muhle": 0, "l": 2}.items():
+        assert gristmill.find(phrase, recipe).kept.times == times, phrase
 
 
 def test_a_run_without_its_index_of_words_names_the_command(run):

@@ -17,7 +17,7 @@ from gristmill.flows.explore.search.memorized import Memorized, memorized, write
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports.search.opened import opened
-from gristmill.flows.stages.indexes import search_index_spec
+from gristmill.flows.stages.indexes import search_index_spec, trained_texts
 from tests.corpora import context
 
 WORDS = 70  # of a document
@@ -61,7 +61,7 @@ def measured(runs, home: str, given: dict) -> Memorized:
     model = trained_model(str(path), settings)
     assert model.report is not None and model.report.data is not None
     run = context(settings.home)
-    run.build(search_index_spec(run, load(given), model.report.data))
+    run.build(search_index_spec(run, load(given), trained_texts(model.report.data)))
     index = opened(load(given), settings)
     assert index is not None
     found = memorized(index, prompts=3_000, prompt=20, continuation=20)

@@ -16,16 +16,17 @@ from typer.testing import CliRunner
 
 import gristmill
 from gristmill.flows.cli import app
-from gristmill.flows.curation import curate
+from gristmill.flows.curation import Outputs, curate
 from gristmill.flows.explore.browse.opened import open_recipe
 from gristmill.flows.explore.browse.pages import Pages
 from gristmill.flows.explore.search.batches import batch_of
 from gristmill.flows.explore.search.expressions import find_expression
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, load
+from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.reports.search.opened import PhraseIndex, opened
 from gristmill.flows.reports.search.phrases import find, trace
-from gristmill.flows.stages.indexes import search_index_spec
+from gristmill.flows.stages.indexes import search_index_spec, trained_texts
 from gristmill.flows.stages.mixture import training_data
 from gristmill.samples.source import SampleSource
 from gristmill.storage import layout, parquet
@@ -65,7 +66,7 @@ def made(recipe: Recipe, home: Path) -> PhraseIndex:
     run = context(str(home))
     *_, last = curate(run, recipe)
     data = training_data(run, recipe, last.left)
-    run.build(search_index_spec(run, recipe, data))
+    run.build(search_index_spec(run, recipe, trained_texts(data)))
     found = opened(recipe, settings)
     assert found is not None
     return found
@@ -240,8 +241,8 @@ def test_expressions_match_as_by_reading_everything(index, searched, home):
 
 
 def curated(index: PhraseIndex) -> list[dict]:
-    """What the recipe keeps, what is held out among it."""
-    corpus = index.data.split.corpus
+    """The documents that the recipe keeps, among them the ones that are held out."""
+    corpus = Outputs(*open_run(index.settings, index.recipe)).corpus
     rows = []
     for shard in index.shards:
         ids = set(parquet.read_table(layout.part(corpus.kept.folder, shard), ["id"])["id"].to_pylist())
@@ -342,5 +343,5 @@ def test_the_commands_say_where_a_phrase_is(searched, home, index, tmp_path, mon
     assert as_json == plain(gristmill.find("A phrase for", opened_index))
     given = json.loads(run(app, ["explain", "trace", str(path), str(text), "--json"]).output)
     assert given == plain(gristmill.trace(text.read_text(), opened_index)) and given["spans"]
-    assert "index of" in run(app, ["explain", "index", str(path)]).output
+    assert "index: " in run(app, ["explain", "index", str(path)]).output
     assert "--prompt" in run(app, ["explain", "trace", str(path)]).output

@@ -16,6 +16,7 @@ from gristmill.flows.machine.runs import RunRecorder, all_runs, forget, runs_of
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports.finished import finished
+from gristmill.flows.reports.recorded import _changes
 from gristmill.flows.run import garbage
 from gristmill.flows.stages.tokens import corpus_tokenizer, tokens
 from gristmill.storage import layout
@@ -161,7 +162,20 @@ def test_readers_open_the_run_that_was_recorded_and_name_what_differs(tmp_path, 
     [said] = caplog.messages
     assert "has changed since its run of" in said and "steps[1].keep was characters > 30, is characters > 40" in said
     home.run(40, "corpus")
-    assert finished(home.recipe(30), settings_).corpus.rows < rows, "the newest run"
+    caplog.clear()
+    assert finished(home.recipe(30), settings_).corpus.rows == rows, "two recipes of one name: each has its own run"
+    assert finished(home.recipe(40), settings_).corpus.rows < rows and not caplog.messages
+    assert finished(home.recipe(10), settings_).corpus.rows < rows and caplog.messages, "the newest run"
+
+
+def test_an_export_is_no_change_of_a_recipe(tmp_path):
+    home = Home(tmp_path)
+    home.run(30, "corpus")
+    [run] = runs_of(home.home, "small")
+    assert run.recipe is not None
+    exported = run.recipe | {"export": {"to": "documents", "format": "jsonl"}}
+    assert not _changes(exported, home.recipe(30))
+    assert _changes(exported | {"seed": 2}, home.recipe(30)) == [("seed", 2, 1)]
 
 
 def test_readers_open_a_run_of_another_version_and_say_so(tmp_path, caplog, monkeypatch):

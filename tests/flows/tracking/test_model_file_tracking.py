@@ -65,7 +65,7 @@ def test_trainings_of_commands_are_in_mlflow_with_their_curves(tmp_path, monkeyp
     model = embedders.write(tmp_path / "model")
     said = command("head", out["head"], "--model", model, *kinds, "--good", "good")
     run = run_of("heads", "head")
-    assert f"logged to the MLflow run {run.info.run_id}" in said
+    assert f"MLflow run: {run.info.run_id}" in said
     assert run.data.metrics["roc_auc"] > 0.9 and run.data.params["kind"] == "logistic"
     drawn = artifact(run, "head.svg")
     assert b"precision by recall; share of good documents by score" in drawn

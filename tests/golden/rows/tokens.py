@@ -8,7 +8,7 @@ from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.export import export
 from gristmill.flows.stages.heldout import Data
-from gristmill.flows.stages.indexes import search_index_spec, word_index_spec
+from gristmill.flows.stages.indexes import search_index_spec, trained_texts, word_index_spec
 from gristmill.flows.stages.mixture import training_data
 from gristmill.flows.stages.tokens import half_counts, half_tokens
 from tests.golden.rows.row import BOOKS, EVALUATED, WEB, Row, Settings, placed, recipe
@@ -196,7 +196,7 @@ def _halves(golden: Golden, first: int, end: int) -> None:
 
 def _searched(golden: Golden, given: Settings) -> None:
     loaded, _, data = data_of(golden, given)
-    golden.context().build(search_index_spec(golden.context(), loaded, data))
+    golden.context().build(search_index_spec(golden.context(), loaded, trained_texts(data)))
 
 
 def _worded(golden: Golden, given: Settings) -> None:

@@ -7,8 +7,8 @@ from gristmill.tasks.documents.measure import measured
 from gristmill.tasks.pii.step import Pii
 from tests.tasks.pii.vendor_forms import forms, others
 
-# What the step does not look for: secrets without a form of their own, but for those that docs/explanation/rules.md
-# names.
+# Secrets without a form of their own, which the step doesn't look for, except the ones that the guide to personal data
+# names (docs/guides/personal-data.md).
 NOT_SOUGHT = {
     "Atlassian token",
     "Azure client secret",

@@ -213,7 +213,7 @@ class PanicException(BaseException):
 
 @pytest.mark.parametrize("error", [PanicException("index out of bounds"), OSError("no such segment"), ValueError("x")])
 def test_what_a_library_raises_is_one_sentence(error):
-    with pytest.raises(DamagedFileError, match="/a is not an index: .*; make it again") as raised:
+    with pytest.raises(DamagedFileError, match="/a is not a valid index: .*; make it again") as raised:
         with opening("/a", "index", "make it again", DamagedFileError):
             raise error
     assert len(str(raised.value).splitlines()) == 1

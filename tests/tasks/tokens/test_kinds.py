@@ -177,8 +177,8 @@ REMOVED = {"type": "Sequence", "pretokenizers": [SPLIT, BYTES]}
 @pytest.mark.parametrize(
     ("data", "end", "words"),
     [
-        (b"{}", None, "given.json is not a tokenizer.json of Hugging Face"),
-        (b'{"model": 1', None, "given.json is not a tokenizer.json of Hugging Face"),
+        (b"{}", None, "given.json is not a valid tokenizer.json of Hugging Face"),
+        (b'{"model": 1', None, "given.json is not a valid tokenizer.json of Hugging Face"),
         (of_another(pre_tokenizer={"type": "Whitespace"}, decoder=None), None, "given.json does not know all bytes"),
         (of_another(pre_tokenizer=NO_BLANKS), None, "given.json removes the blanks between words .*'onetwo'"),
         (of_another(pre_tokenizer=REMOVED), None, "given.json removes the blanks between words"),

@@ -189,7 +189,7 @@ def test_a_small_source_gives_all_that_it_has(tmp_path):
 
 
 def test_a_source_without_a_document_is_an_error(tmp_path):
-    with pytest.raises(ValueError, match="names nothing, but no document of it is left .* mixture.heldout_fraction"):
+    with pytest.raises(ValueError, match="names nothing, but these have no documents left .* mixture.heldout_fraction"):
         text_sizes({"nothing": [write(tmp_path, "nothing", {})]}, Mixture(weights={"nothing": 1}))
 
 
@@ -257,5 +257,5 @@ def test_a_model_that_loses_texts_is_refused(tmp_path, given, words):
 
 def test_a_file_that_is_no_tokenizer_is_refused(tmp_path):
     (tmp_path / "notes.model").write_bytes(b"some notes")
-    with pytest.raises(ValueError, match="notes.model is not a SentencePiece model"):
+    with pytest.raises(ValueError, match="notes.model is not a valid SentencePiece model"):
         take_tokenizer(str(tmp_path / "taken"), 0, recorded(tmp_path / "notes.model"))

@@ -44,7 +44,10 @@ def test_a_tokenizer_is_tried_with_its_names_and_what_its_normalizer_changes():
             {"model": {"type": "BPE", "vocab": {"a": 2**32 - 1}, "merges": []}},
             "has a token with the id 4,294,967,295; give",
         ),
-        ({"model": {"type": "BPE", "vocab": {}, "merges": [["x", "y"]]}}, "is not a tokenizer.json of Hugging Face: "),
+        (
+            {"model": {"type": "BPE", "vocab": {}, "merges": [["x", "y"]]}},
+            "is not a valid tokenizer.json of Hugging",
+        ),
     ],
 )
 def test_a_tokenizer_that_goes_astray_is_one_sentence(monkeypatch, parts, message):

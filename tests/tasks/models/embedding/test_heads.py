@@ -138,18 +138,18 @@ SAID = {"gristmill_head": '{"kind": "ridge", "embedder": {}}'}
 @pytest.mark.parametrize(
     "data,why",
     [
-        (b"", "is no whole head"),
-        (b"\x80\x04N.", "is no whole head"),  # a pickle
-        (save(GOOD, SAID)[:-1], "is no whole head"),
-        (save(GOOD), "is no whole head"),
-        (save(GOOD, {"gristmill_head": "{"}), "is no whole head"),
-        (save(GOOD, {"gristmill_head": "[]"}), "is no whole head"),
-        (save({"weight": np.zeros(D)}, SAID), "is no whole head"),
-        (save(GOOD, {"gristmill_head": '{"kind": "forest", "embedder": {}}'}), "no head of a known form"),
-        (save(GOOD, {"gristmill_head": '{"kind": "ridge", "embedder": 1}'}), "no head of a known form"),
-        (save(GOOD | {"weight": np.zeros((D, 2))}, SAID), "no head of a known form"),
-        (save(GOOD | {"weight": np.zeros(D, np.float32)}, SAID), "no head of a known form"),
-        (save(GOOD | {"bias": np.array([np.nan])}, SAID), "no head of a known form"),
+        (b"", "is not a valid head"),
+        (b"\x80\x04N.", "is not a valid head"),  # a pickle
+        (save(GOOD, SAID)[:-1], "is not a valid head"),
+        (save(GOOD), "is not a valid head"),
+        (save(GOOD, {"gristmill_head": "{"}), "is not a valid head"),
+        (save(GOOD, {"gristmill_head": "[]"}), "is not a valid head"),
+        (save({"weight": np.zeros(D)}, SAID), "is not a valid head"),
+        (save(GOOD, {"gristmill_head": '{"kind": "forest", "embedder": {}}'}), "not a head of a known form"),
+        (save(GOOD, {"gristmill_head": '{"kind": "ridge", "embedder": 1}'}), "not a head of a known form"),
+        (save(GOOD | {"weight": np.zeros((D, 2))}, SAID), "not a head of a known form"),
+        (save(GOOD | {"weight": np.zeros(D, np.float32)}, SAID), "not a head of a known form"),
+        (save(GOOD | {"bias": np.array([np.nan])}, SAID), "not a head of a known form"),
     ],
 )
 def test_a_file_that_is_no_head_is_refused(tmp_path, data, why):

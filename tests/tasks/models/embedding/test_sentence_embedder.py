@@ -96,7 +96,7 @@ def test_a_file_that_was_cut_anywhere_is_refused(tmp_path):
     data = embedders.model()
     for size in (0, 1, 2, 40, len(data) // 2, len(data) - 8, len(data) - 5, len(data) - 1):
         embedders.write(tmp_path, data[:size])
-        with pytest.raises(ModelFileError, match="model.onnx is not a whole ONNX model .* copy or export it again"):
+        with pytest.raises(ModelFileError, match="model.onnx is not a valid ONNX model .* copy or export it again"):
             load(tmp_path)
 
 
@@ -108,7 +108,7 @@ def test_a_file_that_was_cut_anywhere_is_refused(tmp_path):
         (embedders.model(pooled=True), {}, "gives one vector a text as vector, .* try `pooling: none`"),
         (embedders.model(), {"pooling": "none"}, r"an array of shape \(1, 512, 12\) .* try `pooling: mean`"),
         (embedders.model(beside="tokenizer.json"), {}, "with its weights in the same file"),
-        (b"not a model", {}, "is no whole ONNX model"),
+        (b"not a model", {}, "is not a valid ONNX model"),
     ],
 )
 def test_a_model_of_another_form_is_refused(tmp_path, monkeypatch, data, settings, why):
@@ -132,7 +132,7 @@ def test_what_is_missing_is_named(tmp_path):
         load(tmp_path)
     embedders.write(tmp_path)
     (tmp_path / "tokenizer.json").write_text('{"version": "1.0"')
-    with pytest.raises(ModelFileError, match="tokenizer.json is not a tokenizer.json: .*; copy it again"):
+    with pytest.raises(ModelFileError, match="tokenizer.json is not a valid tokenizer.json: .*; copy it again"):
         load(tmp_path)
     (tmp_path / "tokenizer.json").unlink()
     with pytest.raises(ModelFileError, match="tokenizer.json is missing; copy the tokenizer"):

@@ -97,7 +97,7 @@ def test_files_that_are_no_static_embedder(tmp_path):
     with pytest.raises(ModelFileError, match=r"has neither model\.onnx nor .*; write `kind: static`"):
         embedder_files(str(tmp_path), "onnx")
     (tmp_path / "model.safetensors").write_bytes(b"no tensors")
-    with pytest.raises(ModelFileError, match="is not a safetensors file"):
+    with pytest.raises(ModelFileError, match="is not a valid safetensors file"):
         loaded(tmp_path)
     write(tmp_path)
     save_file({"embeddings": np.ones((3, 4), np.float32)}, tmp_path / "model.safetensors")

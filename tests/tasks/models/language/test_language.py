@@ -192,7 +192,7 @@ def test_a_model_that_cannot_be_used_is_refused_before_any_document(trained, tmp
         Language(model=str(tmp_path / "none.bin")).pinned()
     cut = tmp_path / "cut.bin"
     cut.write_bytes(trained.read_bytes()[:-1])
-    with pytest.raises(ModelFileError, match="no whole fastText model"):
+    with pytest.raises(ModelFileError, match="not a valid fastText model"):
         Language(model=str(cut), keep=("deu_Latn",)).pinned()
     ((place, what),) = check.step_problems({1: Language(model=str(cut))}, MachineSettings(), deep=False)
     assert place == ("steps", 1, "model")

@@ -152,8 +152,8 @@ def test_files_that_are_missing_damaged_or_exchanged_are_named(folder, tmp_path)
     for name, change, wrong in (
         ("en.sp.model", None, "en.sp.model does not exist; train one"),
         ("en.arpa.bin", None, "en.arpa.bin does not exist; train one"),
-        ("en.sp.model", lambda data: b"\xff" + data[:99], "en.sp.model is no whole SentencePiece model"),
-        ("en.arpa.bin", lambda data: b"x" + data[1:], "en.arpa.bin is not a whole KenLM model"),
+        ("en.sp.model", lambda data: b"\xff" + data[:99], "en.sp.model is not a valid SentencePiece model"),
+        ("en.arpa.bin", lambda data: b"x" + data[1:], "en.arpa.bin is not a valid KenLM model"),
         ("en.arpa.bin", lambda data: data[:-9], "en.arpa.bin does not match .*json; copy both again"),
         ("en.arpa.bin", lambda data: data[:-1] + b"\7", "en.arpa.bin does not match .*json"),
     ):
@@ -166,14 +166,12 @@ def test_files_that_are_missing_damaged_or_exchanged_are_named(folder, tmp_path)
     copied()
     for content in ("", "{}", "[]", '{"files": 3}'):
         (tmp_path / "en.arpa.bin.json").write_text(content)
-        with pytest.raises(
-            ModelFileError, match="en.arpa.bin.json is not a description of .*; copy it again, or remove"
-        ):
+        with pytest.raises(ModelFileError, match="bin.json is not a description of .*; copy it again, or remove"):
             ngram_models.check(model)
     (tmp_path / "en.arpa.bin.json").unlink()
     ngram_models.check(model)
     (tmp_path / "en.arpa.bin").write_bytes((folder / "en.arpa.bin").read_bytes()[:5000])
-    with pytest.raises(ModelFileError, match="en.arpa.bin is not a whole KenLM model"):
+    with pytest.raises(ModelFileError, match="en.arpa.bin is not a valid KenLM model"):
         ngram_models.check(model)
 
 
@@ -289,13 +287,13 @@ def test_kept_buckets_are_those_of_published_cutoffs(folder, tmp_path, kept):
     ("content", "given", "wrong"),
     [
         (",en\n30,1\n60,2\n", {"middle_percentile": 50}, "no row for the percentile 50; name .* two of 30, 60"),
-        (",en\n30,x\n60,2\n", {}, "is no table of numbers"),
-        (",en,de\n30,1\n60,2,3\n", {}, "is no table of numbers"),
-        ("", {}, "is no table of numbers"),
-        (",en,de\r30,1,1\r60,2,2\r", {}, "is no table of numbers"),
+        (",en\n30,x\n60,2\n", {}, "is not a table of numbers"),
+        (",en,de\n30,1\n60,2,3\n", {}, "is not a table of numbers"),
+        ("", {}, "is not a table of numbers"),
+        (",en,de\r30,1,1\r60,2,2\r", {}, "is not a table of numbers"),
         (",en\n30,1\n60,2\n", {}, "has no column for de, which have models in `models`; add it"),
-        (",en,de\n30,1,5\n60,2,4\n", {}, "has the perplexities 5 and 4 for de .* are not ascending"),
-        (",en,de\n30,1,nan\n60,2,4\n", {}, "has the perplexities nan and 4 for de .* are not ascending"),
+        (",en,de\n30,1,5\n60,2,4\n", {}, "has the perplexities 5 and 4 for de .* do not ascend"),
+        (",en,de\n30,1,nan\n60,2,4\n", {}, "has the perplexities nan and 4 for de .* do not ascend"),
     ],
 )
 def test_cutoffs_that_cannot_be_used_are_refused(folder, tmp_path, content, given, wrong):

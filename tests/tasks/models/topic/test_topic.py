@@ -127,7 +127,7 @@ def test_models_that_are_wrong_stop_the_run(model, tmp_path):
     cut = tmp_path / "cut.bin"
     cut.write_bytes(model.read_bytes()[:-5])
     for step in (Topic(model=str(cut)), Toxicity(model=str(cut), label="ships")):
-        assert "cut.bin is not a whole fastText model" in wrong(step)
+        assert "cut.bin is not a valid fastText model" in wrong(step)
     assert "does not exist" in wrong(Toxicity(model=str(tmp_path / "nowhere.bin"), label="ships"))
     with pytest.raises(FileNotFoundError):
         Topic(model=str(tmp_path / "nowhere.bin")).pinned()
