@@ -312,7 +312,7 @@ def test_new_step_writes_a_step_whose_test_passes(tmp_path):
     assert done.returncode == 0 and "2 passed" in done.stdout, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(("name", "message"), [("Loud", "not a name of a step"), ("c4", "gristmill's own")])
+@pytest.mark.parametrize(("name", "message"), [("Loud", "is not a valid step name"), ("c4", "c4 is a built-in step")])
 def test_new_step_refuses_names_that_no_step_can_have(tmp_path, name, message):
     with pytest.raises(ValueError, match=message):
         new_step.write(name, tmp_path)

@@ -191,7 +191,7 @@ def test_votes_are_compared_with_the_filter(audited, tmp_path):
         agreement(save(votes={"nobody": "yes"}), MachineSettings(home=home))
     with pytest.raises(ValueError, match="the labels do not belong to the documents"):
         agreement(save(labels={alone: "law"}), MachineSettings(home=home))
-    with pytest.raises(ValueError, match="is not a valid file of votes as a page"):
+    with pytest.raises(ValueError, match="is not a valid file of votes as saved by a page"):
         agreement(save(votes={"web1": "perhaps"}), MachineSettings(home=home))
     with pytest.raises(LookupError, match="set GRISTMILL_HOME"):
         agreement(save(stage="quality_cut-0"), MachineSettings(home=home))

@@ -292,8 +292,8 @@ def test_kept_buckets_are_those_of_published_cutoffs(folder, tmp_path, kept):
         ("", {}, "is not a table of numbers"),
         (",en,de\r30,1,1\r60,2,2\r", {}, "is not a table of numbers"),
         (",en\n30,1\n60,2\n", {}, "has no column for de, which have models in `models`; add it"),
-        (",en,de\n30,1,5\n60,2,4\n", {}, "has the perplexities 5 and 4 for de .* do not ascend"),
-        (",en,de\n30,1,nan\n60,2,4\n", {}, "has the perplexities nan and 4 for de .* do not ascend"),
+        (",en,de\n30,1,5\n60,2,4\n", {}, "has the perplexities 5 and 4 for de .* are not ascending"),
+        (",en,de\n30,1,nan\n60,2,4\n", {}, "has the perplexities nan and 4 for de .* are not ascending"),
     ],
 )
 def test_cutoffs_that_cannot_be_used_are_refused(folder, tmp_path, content, given, wrong):
