@@ -71,9 +71,9 @@ def seldom_met(compared: Arms, data: ComparisonData, pairs: int | None) -> Itera
         if expected < FEW * pairs:
             yield (
                 f"warning: {name} keeps the {pairs:,} pairs of copies that `{STEP}` finds, but a run reads "
-                f"{data.budget_tokens / tokens:.1%} of its tokens, where {expected:.1f} of these pairs are expected to "
-                f"meet: its verdict says little of duplicates. `--tokens {tokens}`, or a `--proxy` of so many tokens"
-                f"{alone} reads them all"
+                f"{data.budget_tokens / tokens:.1%} of its tokens, where {expected:.1f} of these pairs are "
+                "expected to occur together, so its verdict says little about duplicates. `--tokens "
+                f"{tokens}`, or a `--proxy` with as many tokens{alone} reads all of them"
             )
 
 
@@ -94,7 +94,7 @@ def publish_decision(report: DecisionReport) -> None:
         create_table_artifact(
             key=artifact_key(report.base, "attribution"),
             table=steps,
-            description=f"What the steps of {report.base} are worth: {report.title}",
+            description=f"Contribution of the steps of {report.base}: {report.title}",
         )
 
 
@@ -115,7 +115,7 @@ class _Clock:
     def __str__(self) -> str:
         whole = time.monotonic() - self.began
         own = whole - self.asked
-        return f"{duration(whole)}, of which {duration(own)} ({own / whole:.1%}) beside data and runs"
+        return f"{duration(whole)}, of which {duration(own)} ({own / whole:.1%}) were not spent on data and runs"
 
 
 @recorded_flow(name="ablate", flow_run_name=flow_run_name, persist_result=False)
@@ -211,7 +211,7 @@ def _decided(
         held.confirm()
         figures = [runs.figures(request) for request, _ in results]
         tracking.log_runs(tracked, figures, {result.key: training_losses(result) for _, result in results}, datasets)
-        log.info("runs: %d done", len(runs.found))
+        log.info("runs: %d finished", len(runs.found))
 
     runs = ProxyRuns(context, proxy, data, evaluation, tasks, around, trained)
     identity = decision_id(protocol, evaluation, runs, list(compared.recipes), tokens, plan.bank)
@@ -229,7 +229,7 @@ def _decided(
             numbers = protocol.pairs(0, plan.bank)
             wanted = requests(compared.base, numbers, protocol.learning_rates, tokens)
             if missing := runs.missing(wanted):
-                log.info("A/A bank: %d runs of %s, of which %d are trained now", len(wanted), compared.base, missing)
+                log.info("A/A bank: %d runs of %s, %d of them to train now", len(wanted), compared.base, missing)
             bank = calibrate(runs, evaluation, compared.base, numbers, protocol.learning_rates, tokens)
             by_bank = plan.by_bank(bank)
             announced = f"{announced} {by_bank}"

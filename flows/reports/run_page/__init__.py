@@ -112,7 +112,7 @@ def _figures(report: Run) -> Iterator[tuple[str, Any]]:
     yield "documents kept", f"{last:,} of {first:,}"
     yield "kept", share(last, first)
     yield "tokens", report.tokens
-    yield "characters a token", report.characters_per_token and f"{report.characters_per_token:.2f}"
+    yield "characters per token", report.characters_per_token and f"{report.characters_per_token:.2f}"
     if report.trained:
         yield "bits per byte, held out", f"{report.result['heldout/bits_per_byte']:.4f}"
 
@@ -141,7 +141,7 @@ def _records(report: Run, counts: Counts) -> Iterator[tuple[Any, ...]]:
         ("encoding", counts.encodings),
         ("declared and read:", report.relabeled),
         ("text by engine", report.engines),
-        ("no text is read of type", report.types),
+        ("no text was extracted from type", report.types),
         (f"dropped by {report.steps[0].step}:", report.steps[0].drops),
     )
     for what, found in groups:

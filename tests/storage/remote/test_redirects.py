@@ -104,7 +104,7 @@ def test_https_is_not_left(tmp_path, crawl_server):
         async with await checked_client() as client:
             await client.get(address, ssl=False)
 
-    with pytest.raises(BadResponse, match="redirects from https to http://127.0.0.1, which is not followed"):
+    with pytest.raises(BadResponse, match="redirects from https to http://127.0.0.1, which is not allowed"):
         asyncio.run(get())
     assert not crawl_server.requests
 

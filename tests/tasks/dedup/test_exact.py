@@ -182,7 +182,7 @@ def test_the_score_of_a_model_decides_and_without_one_a_document_comes_last(tmp_
 
 def test_an_order_must_make_sense():
     assert UrlDedup().keep == ("newest",)
-    with pytest.raises(ValidationError, match="the key `survivor` is no longer used; write instead: `keep`"):
+    with pytest.raises(ValidationError, match="the key `survivor` is no longer used; use instead: `keep`"):
         UrlDedup(survivor=["newest"])
     for wrong in ({"keep": ["best"]}, {"best": "score"}, {"keep": ["newest", "newest"]}, {"keep": ["any"]}):
         with pytest.raises(ValidationError):

@@ -363,6 +363,6 @@ def test_what_is_no_utf8_is_refused(wrong, kind):
     offsets = np.array([0, 8, len(data)], np.int64 if kind == pa.large_string() else np.int32)
     texts = pa.Array.from_buffers(kind, 2, [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(data)])
     for column in (texts, pa.chunked_array([texts])):
-        with pytest.raises(ValueError, match="what is no text: .*[Ii]nvalid UTF8"):
+        with pytest.raises(ValueError, match="not text: .*[Ii]nvalid UTF8"):
             utf8(column)
     assert len(utf8(texts[:1])[0]) and utf8(texts[:1])[1].tolist() == [0, 8]

@@ -80,9 +80,9 @@ def test_a_fixed_budget_is_met_and_the_others_share_the_rest():
     assert stretch.shares == pytest.approx({"web": 0.85, "books": 0.15})
     with pytest.raises(ValueError, match=r"gives books 500 tokens, but it has 100.* 400"):
         stretches(settings.model_copy(update={"tokens": {"books": 500}}), tokens, 1000)
-    with pytest.raises(ValueError, match=r"1,100 in all, but training takes 1,000"):
+    with pytest.raises(ValueError, match=r"1,100 in total, but training takes 1,000"):
         stretches(settings.model_copy(update={"tokens": {"web": 1000, "books": 100}}), tokens, 1000)
-    with pytest.raises(ValueError, match="900 in all, but training takes 999.*no other group"):
+    with pytest.raises(ValueError, match="900 in total, but training takes 999.*no other group"):
         stretches(settings.model_copy(update={"tokens": {"web": 900}, "without": ("code", "books")}), tokens, 1000 - 1)
 
 
