@@ -122,8 +122,8 @@ def takedown_lines(report: "Run") -> Iterator[str]:
 def next_commands(report: "Run", recipe: str) -> Iterator[str]:
     """Yield up to three commands to run next. `recipe`: quoted for a shell.
 
-    The first shows the model in MLflow if the run trained one, else the documents. The last exports the model, trains if
-    there are tokens, or exports the documents if the run did not.
+    The first shows the model in MLflow if the run trained one, else the documents. The last exports the model, trains
+    if there are tokens, or exports the documents if the run did not.
     """
     yield f"gristmill {'ui' if report.trained else f'browse {recipe}'}"
     yield f"gristmill report {recipe}"
