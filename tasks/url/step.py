@@ -146,7 +146,7 @@ class Url(DocumentStep):
             "string",
             "entry",
             _REFINEDWEB,
-            description="The entry of `strict_substrings` that occurs anywhere in the URL; empty if none does.",
+            description="The entry of `strict_substrings` that stands anywhere in the URL; empty if none does.",
         ),
         Signal(
             "url_hard_word",
