@@ -95,7 +95,7 @@ def _check_losses(outputs: Outputs, corpus: Corpus, losses: StageResult) -> None
 
         settings = outputs.context.settings
         page = write_page(Run(outputs.recipe, settings, corpus, outputs.stages, group_losses=losses))
-        raise LostGroupError(f"{error}\nthe steps that were done, and what each dropped: {page}") from None
+        raise LostGroupError(f"{error}\ncompleted steps, with what each dropped: {page}") from None
 
 
 def _train(outputs: Outputs) -> "Trained":

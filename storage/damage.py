@@ -33,7 +33,7 @@ class MissingFileError(DamagedFileError, FileNotFoundError):
 def missing(path: str) -> MissingFileError:
     if "/stages/" in path:
         return MissingFileError(str(damaged(path, "is missing")))
-    return MissingFileError(f"{redact_url(path)} is missing; put it back, or name another, and run again")
+    return MissingFileError(f"{redact_url(path)} is missing; restore it, or use another file, and run again")
 
 
 # <name>-<key>/<file within the stage's folder>
@@ -131,8 +131,8 @@ _SHOWN = 300  # characters of a library's message
 def opening(path: str, kind: str, fix: str, error: Callable[[str], Exception] = ValueError) -> Iterator[None]:
     """A block in which a library opens or reads a file.
 
-    Raises `error` in place of what the library raises, with one sentence: the file, that it is no `kind`, the first
-    line of the reason, and `fix`, what to do. MemoryError and what ends the process go through.
+    Raises `error` instead of the library's exception, with one sentence: the file, that it is not a `kind`, the reason,
+    and `fix`, what to do. MemoryError and exceptions that end the process are not caught.
     """
     try:
         yield

@@ -189,7 +189,7 @@ def recording(folder: str) -> Iterator[dict[str, dict[str, Any]]]:
 
 
 def facts(f: IO[bytes]) -> dict[str, Any]:
-    """By what a damaged file is recognised: `bytes`; `content`, the xxh3-128 of all of it; and of a Parquet file, whose
+    """By what a damaged file is recognized: `bytes`; `content`, the xxh3-128 of all of it; and of a Parquet file, whose
     pages have checksums of their own, `footer`, that of the end that says where they are. Reads the file once."""
     size = f.seek(0, os.SEEK_END)
     f.seek(0)
@@ -398,8 +398,8 @@ def disk_full(folder: str) -> DiskFullError:
     if is_local(folder):
         free = f"{_free(folder)} there, {free}"
     return DiskFullError(
-        f"{folder}: a file could not be written, since the disk is full or a limit is reached (free: {free}): make "
-        "room and run the same command again, which continues where it was"
+        f"{folder}: a file could not be written, because the disk is full or a limit is reached (free: "
+        f"{free}): free some space and run the same command again, which resumes"
     )
 
 

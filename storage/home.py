@@ -195,7 +195,7 @@ class Home:
         """Say in a warning that some stages cannot be read, and why. Raises ManifestError where there are no others."""
         if not (unreadable := self.unreadable()):
             return
-        message = f"{len(unreadable)} stages of {self.address} cannot be read, as {unreadable[0].label}: "
+        message = f"{len(unreadable)} stages of {self.address} cannot be read, such as {unreadable[0].label}: "
         if not self._finished:
             raise layout.ManifestError(message + unreadable[0].trouble)
         log.warning("%s%s", message, unreadable[0].trouble)
@@ -342,7 +342,7 @@ def _mark_damage(folder: str, part: layout.Part) -> Damage | None:
     if done is None:
         return Damage(path, "is missing")
     if (done["record"], done["files"]) != (part.record, part.files):
-        return Damage(path, "is not what the list of parts says")
+        return Damage(path, "does not match the list of parts")
     return None
 
 

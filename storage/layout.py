@@ -152,8 +152,8 @@ def manifest(folder: str) -> dict | None:
     except DamagedFileError as error:
         raise ManifestError(str(error)) from None
     raise ManifestError(
-        f"{path} is of format {format_version}, this version reads {FORMAT}: another version of gristmill made the "
-        "stage; run its recipe again, or install that version"
+        f"{path} has format {format_version}, but this version reads {FORMAT}: another version of gristmill "
+        "made the stage; run its recipe again, or install that version"
     )
 
 
@@ -231,7 +231,7 @@ def parts(folder: str, value: Mapping[str, Any]) -> Parts:
     except FileNotFoundError:
         raise ManifestError(str(damaged(path, "is missing"))) from None
     if files.digest(data) != value["parts"]["digest"]:
-        raise ManifestError(str(damaged(path, "is not what its manifest says")))
+        raise ManifestError(str(damaged(path, "does not match its manifest")))
     return Parts(line.removesuffix(b",") for line in data.split(b"\n")[1:-1])
 
 
@@ -240,7 +240,7 @@ def recorded_file(folder: str, value: Mapping[str, Any], name: str) -> RecordedF
     for each in parts(folder, value):
         if name in each.files:
             return RecordedFile(files.join(folder, name), each.files[name]["content"])
-    raise LookupError(f"{folder} has no file {name} that was recorded")
+    raise LookupError(f"{folder} lacks the recorded file {name}")
 
 
 def digest_of(values: Mapping[str, str] | list[str]) -> str:

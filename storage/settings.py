@@ -22,7 +22,7 @@ class CheckedSettings(BaseModel):
     def _no_truth_for_a_number(cls, value: Any, info: ValidationInfo) -> Any:
         if _has_truth(value) and info.field_name and _is_of_numbers(cls, info.field_name):
             raise ValueError(
-                "is true or false, as which YAML reads on, off, yes and no; give a number, or null for none"
+                "is true or false, which is how YAML reads on, off, yes and no; give a number, or null for none"
             )
         return value
 

@@ -50,13 +50,13 @@ def token_file(path: Path) -> TokenFile:
         head = np.frombuffer(file.read(12), "<i4", min(3, size // 4)).tolist()
     magic, version, count = (*head, 0, 0, 0)[:3]
     if magic == EVALUATION:
-        raise ValueError(f"{path} has the multiple-choice examples of llm.c, no text to train on; leave it out")
+        raise ValueError(f"{path} has the multiple-choice examples of llm.c, not text to train on; leave it out")
     if magic not in {magic for magic, _ in KINDS}:
         if size % 2 or not size:
-            raise ValueError(f"{path} has {size} bytes, which are no uint16 tokens; write it again")
+            raise ValueError(f"{path} has {size} bytes, which are not uint16 tokens; write it again")
         return TokenFile(path, "<u2", 0, size // 2)
     if (magic, version) not in KINDS:
-        raise ValueError(f"{path} is of version {version} of llm.c's format, which is not known; write it with llm.c")
+        raise ValueError(f"{path} has the unsupported version {version} of llm.c's format; write it with llm.c")
     dtype = KINDS[magic, version]
     expected = 4 * FILE_HEADER + count * np.dtype(dtype).itemsize
     if count <= 0 or size != expected:
@@ -118,7 +118,7 @@ def write_tokens(path: str, ids: list[str], documents: list[np.ndarray], dtype: 
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     tokens = np.concatenate(documents) if documents else np.empty(0, dtype)
     if tokens.dtype != dtype:
-        raise TypeError(f"{path}: tokens are {tokens.dtype}, the shard holds {dtype}")
+        raise TypeError(f"{path}: tokens are {tokens.dtype}, but the shard has {dtype}")
     shard = TokenShard(path, int(offsets[-1]), len(ids))
     files.write_bytes(path, tokens.tobytes())
     table = pa.table([ids, offsets[:-1], lengths.astype(np.int32)], schema=INDEX.with_metadata({"dtype": dtype.str}))

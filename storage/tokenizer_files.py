@@ -31,7 +31,7 @@ class SentencePieceTokenizer:
             knows_bytes = self.processor.is_byte(self.processor.piece_to_id("<0x00>"))
         processor = self.processor
         if not knows_bytes:
-            raise ValueError(f"{path} has no bytes for what it does not know; give a model with byte fallback")
+            raise ValueError(f"{path} has no byte fallback for unknown characters; use a model with byte fallback")
         if processor.eos_id() < 0:
             raise ValueError(f"{path} has no token that ends a text; give a model with an end of sentence")
         self.vocab_size = processor.vocab_size()
@@ -106,7 +106,7 @@ class JsonTokenizer:
         self.names = _names(config)
         self.vocab_size = len(self.names)
         if end not in self.names:
-            raise ValueError(f"{path} does not say which token ends a text; give it as tokenizer.path of a recipe")
+            raise ValueError(f"{path} does not define which token ends a text; use it as tokenizer.path of a recipe")
         self.end_of_text = self.names.index(end)
         self.plain = json.dumps(_without_special(config, self.special), ensure_ascii=False)
         with opening(path, "tokenizer.json of Hugging Face", "give another one"):
@@ -189,9 +189,9 @@ def _read(data: bytes, path: str) -> tuple[dict[str, Any], tokenizers.Tokenizer]
         added = config.get("added_tokens") or []
         last = max([*_vocabulary(config).values(), *(token["id"] for token in added)], default=0)
     if last >= MAX_IDS:  # lists of as many would be made
-        raise ValueError(f"{path} has a token with the id {last:,}; give one whose ids are below {MAX_IDS:,}")
+        raise ValueError(f"{path} has a token with the id {last:,}; use a tokenizer with ids below {MAX_IDS:,}")
     if kind not in ("BPE", "Unigram"):
-        raise ValueError(f"{path} is a {kind} tokenizer, which loses characters; give a BPE or a unigram one")
+        raise ValueError(f"{path} is a {kind} tokenizer, which loses characters; use a BPE or unigram tokenizer")
     if config["model"].get("dropout"):
         raise ValueError(f"{path} drops merges at random; set dropout in its model to null")
     return config, tokenizer
@@ -204,8 +204,8 @@ def _check_blanks(tokenizer: tokenizers.Tokenizer, path: str) -> None:
         words = tokenizer.decode(ids, skip_special_tokens=False)
     if words.strip() == "onetwo":
         raise ValueError(
-            f"{path} removes the blanks between words ('one two' comes back as {words!r}); give a pre-tokenizer that "
-            "keeps them, as ByteLevel and Metaspace do"
+            f"{path} removes the blanks between words ('one two' comes back as {words!r}); use a "
+            "pre-tokenizer that keeps them, such as ByteLevel and Metaspace"
         )
 
 
@@ -298,7 +298,7 @@ class TextTokenizer(Protocol):
 def load_tokenizer(path: str | Path) -> TextTokenizer:
     """The tokenizer in a local file. Raises FileNotFoundError, and as `read_tokenizer`."""
     if not Path(path).is_file():
-        raise FileNotFoundError(f"there is no tokenizer {path}")
+        raise FileNotFoundError(f"tokenizer {path} does not exist")
     return read_tokenizer(Path(path).read_bytes(), f"{path}")
 
 

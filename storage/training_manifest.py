@@ -72,7 +72,7 @@ class ShardEntry(BaseModel, frozen=True):
     path: Path
     tokens: int = Field(gt=0)
     digest: str
-    offset: int = Field(default=0, ge=0, description="bytes before the first token, in a file that others have written")
+    offset: int = Field(default=0, ge=0, description="bytes before the first token, in a file written by another tool")
 
 
 class TokenizerEntry(BaseModel, frozen=True):
@@ -98,7 +98,9 @@ class SourceShards(BaseModel, frozen=True):
 class SourceShare(SourceShards, frozen=True):
     share: float = Field(ge=0, le=1)
     tokens: int = Field(gt=0)
-    epochs: float = Field(gt=0, description="how often the run may read it: the cap, or what is planned")
+    epochs: float = Field(
+        gt=0, description="maximum number of times the run may read it: the limit, or the planned number"
+    )
     rows: tuple[RowsEntry, ...] = ()
 
 
@@ -133,7 +135,7 @@ class TrainingManifest(BaseModel, frozen=True):
         if self.end_of_text >= self.vocab_size:
             raise ValueError(f"end_of_text {self.end_of_text} is not an id of a vocabulary of {self.vocab_size}")
         if self.dtype == "<u2" and token_dtype(self.vocab_size) != "<u2":
-            raise ValueError(f"dtype <u2 holds no ids of a vocabulary of {self.vocab_size}")
+            raise ValueError(f"dtype <u2 cannot store the ids of a vocabulary of {self.vocab_size}")
         if len(self.token_bytes) != self.vocab_size:
             raise ValueError(f"token_bytes has {len(self.token_bytes)} entries, vocab_size is {self.vocab_size}")
         if abs(sum(source.share for source in self.sources) - 1) > 1e-6:
@@ -142,14 +144,14 @@ class TrainingManifest(BaseModel, frozen=True):
             raise ValueError(f"row_length is {self.row_length}: either all sources have rows and it, or none")
         firsts = [phase.first for phase in self.phases]
         if firsts and (firsts[0] != 0 or firsts != sorted(firsts)):
-            raise ValueError(f"the phases begin at {firsts} tokens, which do not ascend from 0")
+            raise ValueError(f"the phases begin at {firsts} tokens, which must be ascending from 0")
         for phase in self.phases:
             if len(phase.shares) != len(self.sources) or abs(sum(phase.shares) - 1) > 1e-6:
-                raise ValueError(f"the shares {list(phase.shares)} of a phase are no shares of the sources")
+                raise ValueError(f"the shares {list(phase.shares)} of a phase do not match the sources")
         sets = [f"{each.kind}/{each.name}" for each in self.heldout]
         for names in ([source.name for source in self.sources], sets):
             if len(set(names)) < len(names):
-                raise ValueError(f"a source is named twice in {names}")
+                raise ValueError(f"a source is listed twice in {names}")
         return self
 
 

@@ -15,22 +15,19 @@ from gristmill.storage.settings import CheckedSettings
 
 
 class Parallel(CheckedSettings):
-    """How the processes of a run divide a model and its batches: their number is the product of all five."""
+    """How the processes of a run divide a model and its batches. Their number is the product of all five values."""
 
     replicas: int = Field(
         default=1,
         gt=0,
-        description="copies of the model, each sharded over its share of the processes: less to gather between "
-        "machines, more memory; as many as machines keep gathering within one",
+        description="Copies of the model, each sharded over its share of the processes. More copies need "
+        "less communication between machines and more memory. With one copy per machine, "
+        "weights are gathered only within a machine.",
     )
-    shard: int | None = Field(
-        default=None, gt=0, description="processes that a copy's weights are sharded over; None: all that are left"
-    )
-    tensor: int = Field(
-        default=1, gt=0, description="processes that divide each matrix, and the products with it, among them"
-    )
-    pipeline: int = Field(default=1, gt=0, description="processes that hold the blocks one after the other")
-    context: int = Field(default=1, gt=0, description="processes that divide the tokens of each sequence among them")
+    shard: int | None = Field(default=None, gt=0, description="Processes that shard a copy. None: all that remain.")
+    tensor: int = Field(default=1, gt=0, description="Processes that divide each matrix, and the products with it.")
+    pipeline: int = Field(default=1, gt=0, description="Pipeline stages: processes that each hold consecutive blocks.")
+    context: int = Field(default=1, gt=0, description="Processes that divide the tokens of each sequence.")
 
     @property
     def model_ranks(self) -> int:
@@ -46,7 +43,7 @@ class Parallel(CheckedSettings):
             settings = ", ".join(f"training.parallel.{name} is {value}" for name, value in degrees.items())
             fits = "make" if self.shard else "divide"
             raise ValueError(
-                f"{settings}: together {product}, which do not {fits} {processes} processes; give others, or "
+                f"{settings}: together {product}, which do not {fits} {processes} processes; change them, or "
                 "GRISTMILL_TRAINING_PROCESSES"
             )
         return self.shard or processes // product
@@ -66,28 +63,32 @@ FP8_MULTIPLE = 16  # of both sides of a matrix, as products in fp8 ask
 
 
 class ModelConfig(CheckedSettings):
-    """Shape of the Llama-like decoder. The vocabulary size comes from the data, not from here."""
+    """Shape of the Llama-like decoder. The vocabulary size comes from the data."""
 
-    dim: int = Field(default=128, gt=0, le=10**8, description="width of the residual stream")
-    layers: int = Field(default=4, gt=0, le=10**5, description="blocks of attention and feed-forward network")
-    heads: int = Field(default=4, gt=0, description="of attention, in each layer")
-    kv_heads: int | None = Field(default=None, gt=0, description="grouped-query attention; None: one per head")
-    ffn: int | None = Field(default=None, gt=0, description="SwiGLU width; None: 8/3 dim, rounded up to 32s")
-    seq_len: int = Field(default=256, gt=0, le=10**8, description="tokens of context that training sees")
-    rope_theta: float = Field(default=10_000.0, gt=0, description="base of the rotary position embedding")
-    norm_eps: float = Field(default=1e-5, gt=0, description="added to the mean square in RMSNorm")
-    tie_embeddings: bool = Field(default=True, description="one matrix for the input and the output")
-    qk_norm: bool = Field(default=True, description="RMSNorm of each head's queries and keys, as in Qwen3")
+    dim: int = Field(default=128, gt=0, le=10**8, description="Width of the residual stream.")
+    layers: int = Field(default=4, gt=0, le=10**5, description="Blocks of attention and feed-forward network.")
+    heads: int = Field(default=4, gt=0, description="Attention heads per layer.")
+    kv_heads: int | None = Field(default=None, gt=0, description="Key-value heads (grouped-query). None: one per head.")
+    ffn: int | None = Field(
+        default=None, gt=0, description="Width of SwiGLU. None: 8/3 dim, rounded up to a multiple of 32."
+    )
+    seq_len: int = Field(default=256, gt=0, le=10**8, description="Context length in training (tokens).")
+    rope_theta: float = Field(default=10_000.0, gt=0, description="Base of the rotary position embedding.")
+    norm_eps: float = Field(default=1e-5, gt=0, description="Constant added to the mean square in RMSNorm.")
+    tie_embeddings: bool = Field(default=True, description="Use one matrix for input and output embeddings.")
+    qk_norm: bool = Field(default=True, description="Apply RMSNorm to each head's queries and keys, as in Qwen3.")
     logit_softcap: float | None = Field(
-        default=None, gt=0, description="logits are c tanh(logits / c), which `export model` refuses; None: as they are"
+        default=None,
+        gt=0,
+        description="Soft cap c: logits become c tanh(logits / c). `export model` refuses it. None: off.",
     )
 
     @model_validator(mode="after")
     def _divides(self) -> ModelConfig:
         if self.dim % self.heads or (self.dim // self.heads) % 2:
             raise ValueError(
-                f"dim {self.dim} is not an even multiple of heads {self.heads}, as rotary pairs ask; give a dim of "
-                f"{max(1, round(self.dim / self.heads / 2)) * 2 * self.heads}"
+                f"dim {self.dim} is not an even multiple of heads {self.heads}, as rotary embeddings "
+                f"require; use a dim of {max(1, round(self.dim / self.heads / 2)) * 2 * self.heads}"
             )
         if self.heads % self.kv_head_count:
             raise ValueError(
@@ -118,43 +119,42 @@ class ModelConfig(CheckedSettings):
 
 
 class GuardConfig(CheckedSettings):
-    """What is done when a step or a stretch of training goes wrong."""
+    """What to do when a step or a part of training goes wrong."""
 
-    enabled: bool = Field(default=True, description="false: the run ends at the first loss that is not finite")
+    enabled: bool = Field(
+        default=True,
+        description="Skip bad updates and roll back. false: the run ends at the first loss that is not finite.",
+    )
     window: int = Field(
-        default=128, ge=8, description="updates whose losses and gradient norms the next one is compared with"
+        default=128, ge=8, description="Updates whose losses and gradient norms the next is compared with."
     )
-    deviations: float = Field(
-        default=6, gt=0, description="standard deviations above their mean from which on an update is skipped"
-    )
-    max_rollbacks: int = Field(
-        default=3, ge=0, description="times that a run goes back to a checkpoint after a rise of the loss; then it ends"
-    )
+    deviations: float = Field(default=6, gt=0, description="Standard deviations above the mean that skip an update.")
+    max_rollbacks: int = Field(default=3, ge=0, description="Rollbacks after a rise of the loss before the run ends.")
     rollback_skip_steps: int | None = Field(
-        default=None,
-        gt=0,
-        description="batches that are left out after going back; None: a twentieth of the run's, from 8 to 200",
+        default=None, gt=0, description="Batches to skip after a rollback. None: 1/20 of the run's, from 8 to 200."
     )
 
 
 class Parametrization(CheckedSettings):
-    """The learning rate of a small model for a large one. The small model, the base, is trained as without this."""
+    """Transfer of the learning rate from a small model, the base, to a large one. The base itself is trained as without
+    this setting."""
 
     rule: Literal["mup", "completep"] = Field(
-        description="mup: over widths (arXiv 2203.03466); completep: over widths and depths (arXiv 2505.01618)"
+        description="Transfer rule. mup: over widths (arXiv 2203.03466). completep: over widths and depths "
+        "(arXiv 2505.01618)."
     )
-    base_dim: int = Field(gt=0, description="model.dim of the base")
-    base_layers: int | None = Field(default=None, gt=0, description="model.layers of the base, for completep")
+    base_dim: int = Field(gt=0, description="model.dim of the base.")
+    base_layers: int | None = Field(default=None, gt=0, description="model.layers of the base, for completep.")
     base_head_dim: int | None = Field(
-        default=None, gt=0, description="dim / heads of the base; None: as the model's, whose heads grow in number"
+        default=None, gt=0, description="dim / heads of the base. None: the model's, which then has more heads."
     )
 
     @model_validator(mode="after")
     def _base(self) -> Parametrization:
         if (self.rule == "completep") != (self.base_layers is not None):
             raise ValueError(
-                f"rule is {self.rule} and base_layers is {self.base_layers}; give base_layers with completep, which "
-                "needs it, and not with mup, which knows widths alone"
+                f"rule is {self.rule} and base_layers is {self.base_layers}; completep requires base_layers, "
+                "and mup, which only scales widths, does not support it"
             )
         return self
 
@@ -166,145 +166,156 @@ class Parametrization(CheckedSettings):
 
 
 class BatchStage(CheckedSettings):
-    """A part of the run with larger batches, to the next stage or the end."""
+    """A part of the run with larger batches. It lasts to the next stage or the end."""
 
-    tokens: int = Field(gt=0, description="target tokens that were read when it begins")
-    times: int = Field(gt=1, description="its batches have so many times the sequences of `batch`")
+    tokens: int = Field(gt=0, description="Number of target tokens read before the stage begins.")
+    times: int = Field(gt=1, description="Batch size of the stage, as a multiple of `batch`.")
 
 
 class TrainingConfig(CheckedSettings):
-    """How long, how fast and from which seed. Everything here but the fields in NEUTRAL decides the weights."""
+    """How long, how fast and from which seed to train. Everything here except the fields in NEUTRAL affects the
+    weights."""
 
-    seed: int = Field(default=0, ge=0, description="keys the initial weights, the data order and the sample")
-    order_seed: int | None = Field(default=None, ge=0, description="keys the data order; None: seed does")
+    seed: int = Field(default=0, ge=0, description="Seed of the initial weights, the data order and the text sample.")
+    order_seed: int | None = Field(default=None, ge=0, description="Seed of the data order. None: `seed`.")
     init_from: Address | None = Field(
         default=None,
-        description="local folder of the first weights, with their tokenizer, as `gristmill export model` writes it; "
-        "None: drawn by the seed",
+        description="Local folder with initial weights and their tokenizer, as `gristmill export model` "
+        "writes it. None: random weights from `seed`.",
     )
-    steps: int = Field(default=240, gt=0, le=10**9, description="updates of the weights")
-    batch: int = Field(default=8, gt=0, description="sequences in one step, over all processes")
+    steps: int = Field(default=240, gt=0, le=10**9, description="Number of updates of the weights.")
+    batch: int = Field(default=8, gt=0, description="Sequences per step, over all processes.")
     batch_ramp: tuple[BatchStage, ...] = Field(
-        default=(), description="stages in which the batch is larger, as [{tokens: 200000, times: 2}]; none: it stays"
+        default=(),
+        description="Stages with a larger batch, such as [{tokens: 200000, times: 2}]. Empty: the batch is constant.",
     )
     batch_rate: Literal["square_root", "linear", "none"] = Field(
         default="square_root",
-        description="how the learning rate, that of `batch`, grows in a stage: by the root of `times` (AdamW: arXiv "
-        "2205.10287), by `times` (SGD: arXiv 1706.02677), or not",
+        description="How a stage scales the learning rate: with the square root of `times` (AdamW: arXiv "
+        "2205.10287), with `times` (SGD: arXiv 1706.02677), or not at all.",
     )
-    micro_batch: int = Field(default=4, gt=0, description="sequences in one forward pass of one process")
+    micro_batch: int = Field(default=4, gt=0, description="Sequences per forward pass of a process.")
 
     learning_rate: float | None = Field(
-        default=None, gt=0, description="the peak, reached after the warm-up; None: 0.006 for muon, 0.003 for adamw"
+        default=None, gt=0, description="Peak rate, after warm-up. None: 0.006 for muon, 0.003 for adamw."
     )
     embedding_rate: float | None = Field(
         default=None,
         gt=0,
-        description="learning rate of the embedding over that of the blocks' matrices; None: 3 for muon, 1 for adamw",
+        description="Learning rate of the embedding, relative to the matrices of the blocks. None: 3 for "
+        "muon, 1 for adamw.",
     )
-    head_rate: float = Field(default=1.0, gt=0, description="the same of an output matrix that is not tied")
-    vector_rate: float = Field(default=1.0, gt=0, description="the same of the gains of norms")
+    head_rate: float = Field(default=1.0, gt=0, description="Relative learning rate of an untied output matrix.")
+    vector_rate: float = Field(default=1.0, gt=0, description="Relative learning rate of the gains of norms.")
     parametrization: Parametrization | None = Field(
         default=None,
-        description="first weights and learning rates that follow the model's size, as {rule: mup, base_dim: 256}; "
-        "None: standard, the same at every size",
+        description="Initial weights and learning rates that scale with the model's size, such as {rule: "
+        "mup, base_dim: 256}. None: standard, the same at every size.",
     )
-    warmup_steps: int = Field(default=20, ge=0, description="steps in which the learning rate rises from 0")
+    warmup_steps: int = Field(default=20, ge=0, description="Steps in which the learning rate rises from 0.")
     schedule: Literal["cosine", "wsd", "linear"] = Field(
-        default="linear", description="how the learning rate falls; wsd: it stays at the peak, and falls at the end"
+        default="linear", description="How the learning rate falls. wsd: constant at the peak, then falls at the end."
     )
-    decay_ratio: float = Field(default=0.2, gt=0, le=1, description="wsd: share of the run in which the rate falls")
-    final_ratio: float = Field(default=0.0, ge=0, le=1, description="last learning rate over the peak")
+    decay_ratio: float = Field(default=0.2, gt=0, le=1, description="wsd: fraction of the run with a falling rate.")
+    final_ratio: float = Field(default=0.0, ge=0, le=1, description="Final learning rate, as a fraction of the peak.")
     optimizer: Literal["adamw", "muon"] = Field(
-        default="muon", description="muon: Muon for the matrices of the blocks, AdamW for the rest"
+        default="muon", description="Optimizer. muon: Muon for the matrices of the blocks, AdamW for the rest."
     )
-    betas: tuple[float, float] = Field(default=(0.9, 0.95), description="of AdamW: decay of its two running means")
-    eps: float = Field(default=1e-8, gt=0, description="of AdamW: added to the divisor")
-    weight_decay: float = Field(default=0.1, ge=0, description="on the matrices of linear layers only")
-    clip_norm: float = Field(default=1.0, gt=0, description="largest norm of the whole gradient")
+    betas: tuple[float, float] = Field(default=(0.9, 0.95), description="AdamW: decay rates of its two running means.")
+    eps: float = Field(default=1e-8, gt=0, description="AdamW: constant added to the denominator.")
+    weight_decay: float = Field(default=0.1, ge=0, description="Weight decay, only on the matrices of linear layers.")
+    clip_norm: float = Field(default=1.0, gt=0, description="Maximum norm of the whole gradient.")
     objective: Literal["causal", "prefix_lm", "span_corruption", "ul2", "fill_in_the_middle"] = Field(
         default="causal",
-        description="what is predicted: each next token, or a part of a window, as docs/explanation/training.md says",
+        description="What the model predicts: each next token, or a part of a window; see "
+        "docs/explanation/training.md.",
     )
-    corruption_rate: float = Field(default=0.15, gt=0, lt=1, description="span_corruption: share of the tokens")
-    mean_span: float = Field(default=3.0, ge=1, description="span_corruption: tokens of a span, on average")
-    fim_rate: float = Field(default=0.5, ge=0, le=1, description="fill_in_the_middle: share of the documents")
+    corruption_rate: float = Field(default=0.15, gt=0, lt=1, description="span_corruption: fraction of the tokens.")
+    mean_span: float = Field(default=3.0, ge=1, description="span_corruption: mean length of a span (tokens).")
+    fim_rate: float = Field(default=0.5, ge=0, le=1, description="fill_in_the_middle: fraction of the documents.")
     fim_spm_rate: float = Field(
-        default=0.5, ge=0, le=1, description="fill_in_the_middle: share of those whose suffix comes before the prefix"
+        default=0.5,
+        ge=0,
+        le=1,
+        description="fill_in_the_middle: fraction of these documents with the suffix before the prefix.",
     )
     document_mask: bool = Field(
-        default=False, description="tokens see those of their own document only; else all before them in the window"
+        default=False,
+        description="Restrict attention to a token's own document. false: a token sees all earlier tokens "
+        "of the window.",
     )
-    z_loss: float = Field(default=0, ge=0, description="weight of the squared log of the softmax's sum; PaLM: 1e-4")
+    z_loss: float = Field(default=0, ge=0, description="Weight of the squared log of the softmax's sum; PaLM: 1e-4.")
     precision: Literal["auto", "bf16", "fp16", "fp32"] = Field(
         default="auto",
-        description="of the products; weights, sums of gradients and optimizer are fp32. fp16 scales the loss; "
-        "auto: bf16 on a GPU that has it, else fp32",
+        description="Precision of matrix products. Weights, gradient sums and optimizer are fp32. fp16 "
+        "uses loss scaling. auto: bf16 on a GPU that supports it, otherwise fp32.",
     )
     fp8_min_dim: int | None = Field(
-        default=None,
-        gt=0,
-        description="matrices of blocks with sides of at least this multiply in fp8, on GPUs that can; None: none",
+        default=None, gt=0, description="Minimum side of block matrices for fp8, on supported GPUs. None: off."
     )
 
-    compile: bool | None = Field(default=None, description="compile blocks and loss; None: on a GPU")
+    compile: bool | None = Field(default=None, description="Compile the blocks and the loss. None: on a GPU.")
     recompute: Literal["none", "selective", "full"] = Field(
         default="none",
-        description="activations computed again in the backward pass, which saves memory: all of a block, or all but "
-        "products and attention",
+        description="Activations to recompute in the backward pass, to save memory. full: all of a block. "
+        "selective: all but products and attention.",
     )
-    loss_chunks: int = Field(default=1, gt=0, description="pieces of the logits in memory one after the other")
+    loss_chunks: int = Field(
+        default=1, gt=0, description="Pieces of the logits, computed one at a time to save memory."
+    )
     accumulate: Literal["sharded", "whole"] | None = Field(
         default=None,
-        description="how gradients of micro-batches are summed; sharded: each process sums its shard, with a "
-        "reduce-scatter a micro-batch; whole: it sums all of them, 4 bytes a parameter, with one a step; None: sharded "
-        "on GPUs, where it continues beside the backward pass, else whole",
+        description="How gradients of micro-batches are accumulated. sharded: each process keeps its shard, with one "
+        "reduce-scatter per micro-batch. whole: each process keeps all gradients, 4 bytes per parameter, with one "
+        "reduce-scatter per step. None: sharded on GPUs, where it overlaps with the backward pass, otherwise whole.",
     )
     engine: Literal["gristmill", "olmo_core"] = Field(
         default="gristmill",
-        description="whose model and layouts train: gristmill's own, or those of OLMo-core, in its environment; a run "
-        "may begin with one and go on with the other",
+        description="Implementation of the model and its parallelism: gristmill, or OLMo-core in its own "
+        "environment. A run can start with one and resume with the other.",
     )
     parallel: Parallel = Field(
-        default=Parallel(), description="how processes divide the model; tensor and context are for olmo_core"
+        default=Parallel(), description="How processes divide the model. tensor and context require olmo_core."
     )
     reshard_after_forward: bool = Field(
         default=True,
-        description="drop a block's gathered weights after its forward pass; false: keep them until its backward pass, "
-        "which gathers half as often and needs the memory of the whole model in the precision of products",
+        description="Free a block's gathered weights after its forward pass. false: keep them until its backward "
+        "pass, which halves the gathering and needs memory for the whole model in the precision of products.",
     )
     reduce_dtype: Literal["fp32", "bf16"] = Field(
-        default="fp32", description="in which gradients are summed over processes; bf16 sends half, and rounds each sum"
+        default="fp32",
+        description="Precision in which gradients are summed over processes. bf16 halves the traffic and "
+        "rounds each sum.",
     )
     log_every: int | None = Field(
-        default=None, gt=0, description="steps between two looks at losses and stop requests; None: 10 on a GPU, else 1"
+        default=None, gt=0, description="Steps between checks of losses and stops. None: 10 on a GPU, else 1."
     )
 
-    guard: GuardConfig = Field(default=GuardConfig(), description="what is done when the loss goes wrong")
+    guard: GuardConfig = Field(default=GuardConfig(), description="What to do when the loss goes wrong.")
     monitor_every: int = Field(
-        default=50, gt=0, description="steps between two looks at activations, attention logits and sizes of updates"
+        default=50, gt=0, description="Steps between measurements of activations, attention logits and update sizes."
     )
     profile_steps: tuple[int, int] | None = Field(
         default=None,
-        description="first and last step that rank 0 traces, on a GPU with a memory snapshot; None: none",
+        description="First and last step to profile on rank 0, on a GPU with a memory snapshot. None: off.",
     )
-    eval_every: int = Field(default=60, gt=0, description="steps; the last step is always evaluated")
+    eval_every: int = Field(default=60, gt=0, description="Steps between evaluations, plus the last step.")
     eval_tasks: Address | None = Field(
         default=None,
-        description="a local folder of tasks, as `gristmill train evaluate --tasks` takes it, scored each time",
+        description="Local folder of tasks, as for `gristmill train evaluate --tasks`, scored at each evaluation.",
     )
     eval_tokens: int = Field(
-        default=16_384, gt=0, description="of each held-out set, at most; of fixed documents so many times 4 bytes"
+        default=16_384,
+        gt=0,
+        description="Maximum number of tokens to evaluate per held-out set. For fixed documents, 4 bytes per token.",
     )
-    checkpoint_every: int = Field(default=60, gt=0, description="steps; the last step is always kept")
-    keep_checkpoints: int = Field(default=1, gt=0, description="newest ones kept, besides the middle one")
-    keep_every: int | None = Field(default=None, gt=0, description="checkpoints at multiples of it are kept for good")
+    checkpoint_every: int = Field(default=60, gt=0, description="Steps between checkpoints, plus the last step.")
+    keep_checkpoints: int = Field(default=1, gt=0, description="Newest checkpoints to keep, plus the middle one.")
+    keep_every: int | None = Field(default=None, gt=0, description="Checkpoints at multiples of it are never deleted.")
 
-    sample_tokens: int = Field(default=120, ge=0, description="length of the text sample at the end; 0: none")
-    sample_temperature: float = Field(
-        default=0.8, ge=0, description="divides the logits of the text sample; 0: the likeliest token"
-    )
-    sample_top_k: int = Field(default=50, ge=0, description="0: the whole vocabulary")
+    sample_tokens: int = Field(default=120, ge=0, description="Length of the final text sample (tokens). 0: none.")
+    sample_temperature: float = Field(default=0.8, ge=0, description="Temperature of the text sample. 0: greedy.")
+    sample_top_k: int = Field(default=50, ge=0, description="Top-k of the text sample. 0: the whole vocabulary.")
 
     @model_validator(mode="after")
     def _warmup_fits(self) -> TrainingConfig:
@@ -319,8 +330,8 @@ class TrainingConfig(CheckedSettings):
             )
         if self.document_mask and self.objective in ("span_corruption", "ul2"):
             raise ValueError(
-                f"objective {self.objective} has the targets of all documents after all of their texts, which "
-                "document_mask true would hide from them; set document_mask: false"
+                f"objective {self.objective} has the targets of all documents after all of their texts, "
+                "which document_mask true would hide from them; set document_mask: false"
             )
         if not all(0 <= beta < 1 for beta in self.betas):
             raise ValueError(
@@ -328,14 +339,14 @@ class TrainingConfig(CheckedSettings):
             )
         if self.profile_steps and not 1 <= self.profile_steps[0] <= self.profile_steps[1] <= self.steps:
             raise ValueError(
-                f"profile_steps {list(self.profile_steps)} are no first and last of the steps 1 to {self.steps}; give "
-                "two such steps, as [20, 22]"
+                f"profile_steps {list(self.profile_steps)} are not a first and last step between 1 and "
+                f"{self.steps}; give two such steps, as [20, 22]"
             )
         for one, following in pairwise(self.batch_ramp):
             if following.tokens <= one.tokens or following.times <= one.times:
                 raise ValueError(
-                    f"batch_ramp has tokens {one.tokens}, times {one.times} before tokens {following.tokens}, times "
-                    f"{following.times}; give stages whose tokens and times both rise"
+                    f"batch_ramp has tokens {one.tokens}, times {one.times} before tokens "
+                    f"{following.tokens}, times {following.times}; both must increase from stage to stage"
                 )
         return self
 
@@ -404,21 +415,15 @@ class RunConfig(CheckedSettings):
     training: TrainingConfig
     data: Path = Field(description="the mixture's JSON file, see gristmill.storage.training_manifest")
     out: Path = Field(description="directory of checkpoints, metrics, weights and result.json")
-    init_digests: dict[str, str] = Field(
-        default={}, description="xxh3-128 of each file of weights in training.init_from, by name"
-    )
+    init_digests: dict[str, str] = Field(default={}, description="xxh3-128 of each weight file in init_from, by name")
     tracking: TrackingConfig | None = None
-    resume_from: Path | None = Field(
-        default=None, description="a committed checkpoint to start from when `out` has none of its own"
-    )
-    replay: Path | None = Field(
-        default=None, description="events.jsonl of a run whose decisions are taken again, without judging"
-    )
+    resume_from: Path | None = Field(default=None, description="committed checkpoint to start from if `out` has none")
+    replay: Path | None = Field(default=None, description="events.jsonl of a run whose decisions are repeated exactly")
     store: str | None = Field(default=None, description="address that checkpoints are copied to while training runs")
     document_losses: bool = Field(
-        default=False, description=f"write {DOCUMENT_LOSSES} at the end: bits of each held-out document"
+        default=False, description=f"write {DOCUMENT_LOSSES} at the end, with the bits of each held-out document"
     )
-    timeout_seconds: float = Field(default=600, gt=0, description="longest wait for another rank")
+    timeout_seconds: float = Field(default=600, gt=0, description="maximum time to wait for another rank (seconds)")
 
     @property
     def own_disks(self) -> bool:

@@ -68,8 +68,8 @@ def tokens_read(training: TrainingConfig, seq_len: int) -> int:
         room -= 1
     if room < MIN_TOKENS:
         raise ValueError(
-            f"model.seq_len is {seq_len}, in which training.objective {training.objective} has no room for "
-            f"{MIN_TOKENS} tokens of text; raise it"
+            f"model.seq_len is {seq_len}, which has no room for {MIN_TOKENS} tokens of text with "
+            f"training.objective {training.objective}; raise it"
         )
     return room
 
@@ -99,7 +99,7 @@ def missing_tokens(training: TrainingConfig, seq_len: int, symbols: tuple[str, .
     if not absent:
         return ""
     return (
-        f"training.objective {training.objective} needs {len(token_names)} tokens of its own, of which the tokenizer "
-        f"lacks {len(absent)}, as {absent[0]}; take out tokenizer.path, so that one is trained with them, or give one "
-        "that has them"
+        f"training.objective {training.objective} needs {len(token_names)} special tokens, but the tokenizer "
+        f"lacks {len(absent)}, such as {absent[0]}; remove tokenizer.path, so that a tokenizer is trained "
+        "with them, or use one that has them"
     )

@@ -62,12 +62,14 @@ class DoReMiRun(CheckedSettings):
 
     model: ModelConfig
     training: TrainingConfig
-    eta: float = Field(1.0, gt=0, description="step size of the exponentiated gradient; the paper's")
-    smoothing: float = Field(1e-3, ge=0, lt=1, description="share of uniform weights; that of its runs on the Pile")
+    eta: float = Field(1.0, gt=0, description="step size of the exponentiated gradient; default: the paper's")
+    smoothing: float = Field(
+        1e-3, ge=0, lt=1, description="share of uniform weights; default: as in the paper's runs on the Pile"
+    )
     data: Path
     reference: Path
     out: Path
-    timeout_seconds: float = Field(600, gt=0, description="longest wait for another rank")
+    timeout_seconds: float = Field(600, gt=0, description="maximum time to wait for another rank (seconds)")
 
     @model_validator(mode="after")
     def _check_settings(self) -> DoReMiRun:

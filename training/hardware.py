@@ -20,7 +20,7 @@ class RateRequest(CheckedSettings):
     model: ModelConfig
     training: TrainingConfig
     vocab_size: int = Field(gt=0)
-    most_seconds: float = Field(default=30, gt=0, description="that measuring may take")
+    most_seconds: float = Field(default=30, gt=0, description="maximum time to measure (seconds)")
 
 
 class MeasuredRate(CheckedSettings):
@@ -90,6 +90,6 @@ def asked_sheet(name: str, mfu: float) -> DataSheet:
         raise ValueError(f"--device {name}: no data sheet is known of it; give one of {names}")
     if not 0 < mfu <= 1:
         raise ValueError(
-            f"--mfu {mfu:g} is not a share of the data sheet's rate; give one above 0 and at most 1, as 0.4"
+            f"--mfu {mfu:g} is not a fraction of the data sheet's rate; give one above 0 and at most 1, as 0.4"
         )
     return sheet

@@ -57,8 +57,8 @@ class Objective:
     def __init__(self, training: TrainingConfig, seq_len: int, manifest: TrainingManifest) -> None:
         if manifest.row_length is not None:
             raise ValueError(
-                f"training.objective is {training.objective}, which reads no packed rows; take `packing` out of the "
-                "recipe's `mixture`"
+                f"training.objective is {training.objective}, which does not read packed rows; remove "
+                "`packing` from the recipe's `mixture`"
             )
         path = manifest.tokenizer.path
         names = read_tokenizer(path.read_bytes(), str(path)).names

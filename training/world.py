@@ -50,7 +50,9 @@ def emulates_fp8(min_dim: int, device: torch.device) -> bool:
         return True
     if torch.cuda.get_device_capability(device) < FIRST_CAPABILITY:
         name = torch.cuda.get_device_name(device)
-        raise RuntimeError(f"training.fp8_min_dim is {min_dim}, but {name} has no products in fp8: set it to null")
+        raise RuntimeError(
+            f"training.fp8_min_dim is {min_dim}, but {name} does not support products in fp8: set it to null"
+        )
     return False
 
 

@@ -1,6 +1,6 @@
 """Pages that every machine holds which installed this project, as WARC files: input without a network.
 
-Module pages as pydoc renders them, long descriptions, readmes, changelogs, licences and HTML files of the
+Module pages as pydoc renders them, long descriptions, readmes, changelogs, licenses and HTML files of the
 installed distributions, chapters of the language reference. Nothing is invented and nothing is fetched: the
 addresses are under `.invalid`, where nothing can be served. See `harvest`.
 """
@@ -57,16 +57,24 @@ class HarvestSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     packages: tuple[str, ...] = Field(
-        DOCUMENTED, description="packages whose module pages are rendered, where installed"
+        DOCUMENTED, description="packages whose module pages are rendered, if they are installed"
     )
     library: tuple[str, ...] | None = Field(None, description="modules of the standard library; None: all public ones")
-    distributions: tuple[str, ...] | None = Field(None, description="names whose files are taken; None: all installed")
-    manual: bool = Field(True, description="the language reference, the interpreter's own texts, botocore's services")
-    search_path: tuple[str, ...] = Field((), description="folders searched before those of this interpreter")
-    seconds_per_module: float = Field(30.0, gt=0, description="a module without an answer by then is lost")
-    max_page_bytes: int = Field(200_000, gt=0, description="longer pages are left out")
+    distributions: tuple[str, ...] | None = Field(
+        None, description="names of distributions whose files are read; None: all installed ones"
+    )
+    manual: bool = Field(
+        True, description="include the language reference, the interpreter's own texts and botocore's services"
+    )
+    search_path: tuple[str, ...] = Field((), description="folders to search before those of this interpreter")
+    seconds_per_module: float = Field(
+        30.0, gt=0, description="maximum time per module (seconds); a slower module is left out"
+    )
+    max_page_bytes: int = Field(
+        200_000, gt=0, description="maximum length of a page (bytes); longer pages are left out"
+    )
     pages_per_file: int = Field(200, gt=0)
-    reference_share: float = Field(0.6, ge=0, le=1, description="share of the edited prose that becomes reference")
+    reference_share: float = Field(0.6, ge=0, le=1, description="fraction of the edited prose that becomes reference")
 
 
 class KindReport(BaseModel):
@@ -74,7 +82,7 @@ class KindReport(BaseModel):
 
     pages: int
     payload_bytes: int
-    text_bytes: int = Field(description="main text, UTF-8")
+    text_bytes: int = Field(description="main text (bytes of UTF-8)")
     files: tuple[str, ...]
 
 
@@ -104,7 +112,7 @@ def harvest(
     """Write `<kind>-NNNNN.warc.gz` for each kind, `reference.jsonl`, `warc.paths.gz` and `harvest.json` into the folder
     `out`.
 
-    Kinds: `modules` (pydoc pages), `packages` (descriptions, readmes, licences, HTML, services), `reference`
+    Kinds: `modules` (pydoc pages), `packages` (descriptions, readmes, licenses, HTML, services), `reference`
     (edited prose taken out of the other two; `reference.jsonl` has its `url` and `text`). The same environment and
     settings give the same bytes, whatever `processes`, the number of children that import modules. A finished harvest
     of the same environment is returned at once. `progress(done, total)` counts modules, from several threads.
@@ -147,7 +155,7 @@ def _finished(out: Path, fingerprint: str) -> HarvestReport | None:
         return None
     record = out / "harvest.json"
     if not record.exists():
-        raise FileExistsError(f"{out} holds files that are no harvest: name an empty or a new folder")
+        raise FileExistsError(f"{out} contains other files: choose an empty or a new folder")
     try:
         report = HarvestReport.model_validate_json(record.read_bytes())
     except ValueError:

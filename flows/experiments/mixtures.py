@@ -105,12 +105,12 @@ class MixtureResult:
         for one in self.sources:
             if one.epochs > self.max_epochs:
                 lines.append(
-                    f"{one.name}: a share of {one.weight:.3f} of {self.budget:,} tokens is its text {one.epochs:.1f} "
-                    f"times, mixture.max_epochs allows {self.max_epochs:g}: training takes {one.share:.3f} of it; "
-                    "give it more text, or train on fewer tokens"
+                    f"{one.name}: a share of {one.weight:.3f} of {self.budget:,} tokens needs "
+                    f"{one.epochs:.1f} epochs of its text, but mixture.max_epochs is {self.max_epochs:g}, so "
+                    f"training uses a share of {one.share:.3f}; add text, or train on fewer tokens"
                 )
             elif one.weight < MIN_WEIGHT:
-                lines.append(f"{one.name}: its weight rounds to 0, so the recipe leaves it out")
+                lines.append(f"{one.name}: its weight rounds to 0, so it is not in the recipe")
         return lines
 
 
@@ -153,7 +153,7 @@ def written(mixture: MixtureResult) -> str:
         document["steps"][document["steps"].index(values)] = {"step": step.step} | values
     old = document.pop("mixture", None) or {}
     document["name"] = f"{recipe.name}-{mixture.method}"
-    lines = [f"# {recipe.name} with the mixture that {mixture.method} found.", *(f"# {one}" for one in mixture.found)]
+    lines = [f"# {recipe.name} with the mixture computed by {mixture.method}.", *(f"# {one}" for one in mixture.found)]
     lines += [f"# {remark}" for remark in mixture.remarks()]
     lines += ["", _yaml(document), "mixture:", f"  weights: # with {mixture.interval}"]
     for one in mixture.sources:
@@ -210,7 +210,7 @@ def run_noise(losses: np.ndarray) -> tuple[float, int]:
     """
     mixtures, seeds = losses.shape
     if mixtures < 2 or seeds < 2:
-        raise ValueError(f"seeds: {seeds} of {mixtures} mixtures do not tell the noise of a run; ask for 2 or more")
+        raise ValueError(f"seeds: {seeds} of {mixtures} mixtures do not measure the noise of a run; use 2 or more")
     residuals = losses - losses.mean(axis=1, keepdims=True)
     of_mixtures = ((residuals - np.median(residuals, axis=0)) ** 2).sum(
         axis=1
@@ -256,11 +256,11 @@ def mix(recipe: RecipeLike, options: MixOptions) -> MixtureResult:
 def check_options(options: MixOptions) -> None:
     """Raises ValueError for what DoReMi would not heed, and for RegMix with fewer than two seeds."""
     if options.method == Method.REGMIX and options.seeds < 2:
-        raise ValueError("seeds: one run of a mixture does not tell its noise; ask for 2 or more")
+        raise ValueError("seeds: one run of a mixture does not measure its noise; use 2 or more")
     given = (("--keep", options.keep is not None), ("--judge or --clean", bool(options.clean or options.judge)))
     named = [name for name, there in given if there]
     if options.method == Method.DOREMI and named:
-        raise ValueError(f"{' and '.join(named)}: of regmix alone, doremi is judged by nothing; leave it out")
+        raise ValueError(f"{' and '.join(named)}: only for regmix, because doremi has no evaluation; remove it")
 
 
 def by_doremi(
@@ -286,12 +286,12 @@ def by_doremi(
         for name, values in ((name, [one[name] for one in each]) for name in arm.shares)
     }
     reasons = (
-        f"DoReMi (arXiv 2305.10429): the mean over {runs} seeds of the weights of a proxy `{proxy.name}` over its",
-        f"{proxy.steps(budget):,} steps of {proxy.training.batch} x {proxy.model.seq_len} tokens, eta {eta:g}, "
-        f"smoothing {smoothing:g}; the reference trained on the recipe's own shares.",
+        f"DoReMi (arXiv 2305.10429): mean over {runs} seeds of the weights of a proxy `{proxy.name}` over its",
+        f"{proxy.steps(budget):,} steps of {proxy.training.batch} x {proxy.model.seq_len} tokens, eta "
+        f"{eta:g}, smoothing {smoothing:g}; the reference was trained on the recipe's own weights.",
     )
     tokens = {name: arm.source_tokens[name] for name in arm.shares}
-    return found_mixture(recipe, "doremi", weights, tokens, reasons, "the least and the most of the seeds")
+    return found_mixture(recipe, "doremi", weights, tokens, reasons, "the minimum and maximum over the seeds")
 
 
 def kept_weights(recipe: Recipe, before: Recipe) -> dict[str, float]:
@@ -303,13 +303,13 @@ def kept_weights(recipe: Recipe, before: Recipe) -> dict[str, float]:
     kept = {name: weight for name, weight in weights.items() if name in names and weight > 0}
     if not kept:
         raise ValueError(
-            f"--keep {before.name}: it has no weights of sources that {recipe.name} has; name the recipe that "
+            f"--keep {before.name}: it has no weights for sources of {recipe.name}; give the recipe that "
             "`gristmill decide mix` wrote before the sources changed"
         )
     if not names - {*kept}:
         raise ValueError(
-            f"--keep {before.name}: it has weights of all sources of {recipe.name}, so no share is left to look for; "
-            "leave --keep out, or add a source to the recipe"
+            f"--keep {before.name}: it has weights for all sources of {recipe.name}, so there is no weight "
+            "to find; remove --keep, or add a source to the recipe"
         )
     return {name: weight / sum(kept.values()) for name, weight in kept.items()}
 
@@ -377,12 +377,12 @@ def by_regmix(
     }
     measured = [f"{gain.measured:.4f} {name}" for name, gain in over.items()]
     reasons = (
-        f"RegMix (arXiv 2407.01492): the least predicted loss of a Gaussian process over {len(shares)} mixtures of",
-        f"{seeds} runs each of the proxy `{proxy.name}`, {budget:,} tokens a run, judged by bits per byte of "
+        f"RegMix (arXiv 2407.01492): lowest predicted loss of a Gaussian process over {len(shares)} mixtures, with",
+        f"{seeds} runs each of the proxy `{proxy.name}`, {budget:,} tokens per run, judged by bits per byte of "
         f"{', '.join(evaluation.judged)}.",
-        f"Rank correlation of losses with those predicted from the other mixtures: {best.rank_correlation:.2f}.",
-        f"Measured by {seeds} new runs of each, bits per byte: {again[0].mean():.4f} for this mixture (predicted "
-        f"{best.loss:.4f}), {', '.join(measured)}.",
+        f"Rank correlation between losses and leave-one-out predictions: {best.rank_correlation:.2f}.",
+        f"Measured with {seeds} new runs of each, bits per byte: {again[0].mean():.4f} for this mixture "
+        f"(predicted {best.loss:.4f}), {', '.join(measured)}.",
     )
     interval = f"its {LEVEL:.0%} interval over resampled runs"
     return found_mixture(recipe, "regmix", weights, tokens, reasons, interval, refusal(best, over, runs))
@@ -392,9 +392,9 @@ def refusal(best: Optimum, gains: Mapping[str, Gain], mixtures: int) -> str:
     """Why a mixture is not worth taking; empty if it is. `gains`: over other mixtures, by what these are called."""
     if not best.rank_correlation >= MIN_CORRELATION:  # also where it is no number, as of losses that are all equal
         return (
-            f"the losses of mixtures are not known from each other (rank correlation {best.rank_correlation:.2f}, "
-            f"{MIN_CORRELATION:g} is the least), so this optimum is one of noise: train more mixtures (--runs "
-            f"{2 * mixtures}), more seeds, or on more tokens; until then keep the mixture that there is"
+            "the losses of mixtures cannot be predicted from each other (rank correlation "
+            f"{best.rank_correlation:.2f}, below {MIN_CORRELATION:g}), so this optimum is noise: train more mixtures "
+            f"(--runs {2 * mixtures}), more seeds, or on more tokens; until then, keep the current mixture"
         )
     near = {name: gain for name, gain in gains.items() if not gain.beyond_error}
     if near:
@@ -402,8 +402,8 @@ def refusal(best: Optimum, gains: Mapping[str, Gain], mixtures: int) -> str:
             f"{name} ({gain.gain:+.4f}, {gain.least:.4f} is beyond noise)" for name, gain in near.items()
         )
         return (
-            f"nothing was found beyond noise: in new runs this mixture gains too little over {sentence}: keep the "
-            "mixture that there is, or ask for more seeds"
+            f"no improvement beyond noise: in new runs, this mixture gains too little over {sentence}: keep "
+            "the current mixture, or use more seeds"
         )
     return ""
 

@@ -47,8 +47,8 @@ def check_own(folder: Path) -> None:
 
 def _foreign(folder: Path) -> RuntimeError:
     return RuntimeError(
-        f"{folder} cannot be used: it, or the folder that it is in, belongs to another account, and records of runs "
-        "are private; set GRISTMILL_LOCAL to your own folder"
+        f"{folder} or its parent folder belongs to another account, and run records are private; set "
+        "GRISTMILL_LOCAL to your own folder"
     )
 
 
@@ -71,9 +71,9 @@ def unshared(error: BaseException, home: str) -> str:
     names = [path for name in _SHARED if os.path.isdir(path := os.path.join(home, name))]
     command = f"chmod -R g+rwX {shlex.join(names)}" if names else f"chmod g+rwxs {shlex.quote(home)}"
     return (
-        f"{path} is private to another account (uid {_owner(owned)}): to share the home with a group that both are in, "
-        f"that account runs `{command}`, and both set GRISTMILL_UMASK=007 and a "
-        "GRISTMILL_LOCAL of their own; or set GRISTMILL_HOME to another folder"
+        f"{path} is private to another account (uid {_owner(owned)}). To share the home within a group that "
+        f"includes both accounts, that account runs `{command}`, and both set GRISTMILL_UMASK=007 and "
+        "separate GRISTMILL_LOCAL folders; or set GRISTMILL_HOME to another folder"
     )
 
 
@@ -118,7 +118,7 @@ def ensure_database(
             try:
                 upgrade(path)
             except Exception as error:
-                why = f"cannot be brought to {made_by} ({' '.join(str(error).split())[:200]})"
+                why = f"cannot be upgraded to {made_by} ({' '.join(str(error).split())[:200]})"
                 raise DamagedDatabaseError(_remedy(path, why, holds)) from error
             _mark(path, release)
         for name in (path, _beside(path, "-wal"), _beside(path, "-shm")):
@@ -155,7 +155,10 @@ def trouble(path: Path, holds: str) -> str:
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             free = shutil.disk_usage(path.parent).free
-            return f"the disk of {path} is full ({free / 1e6:.1f} MB free): make room, then run the same command again"
+            return (
+                f"the disk of {path} is full ({free / 1000000.0:.1f} MB free): free some space, "
+                "then run the same command again"
+            )
         return f"{path.parent} cannot be written ({error.strerror}): let this user write there, then run again"
     return ""
 
@@ -164,7 +167,7 @@ def _remedy(path: Path, why: str, holds: str) -> str:
     backup = path.with_name(f"{path.name}.backup")
     back = f"move it away with {path.name}-wal and -shm"
     if backup.exists():
-        back += f", copy {backup} to its place to have what was there before the last upgrade"
+        back += f", copy {backup} to its place to restore the state before the last upgrade"
     return f"{path} {why}: {back}, then run again; it holds {holds}"
 
 
@@ -196,7 +199,9 @@ def _mark(path: Path, release: int) -> None:
         database.execute(f"PRAGMA user_version = {release}")
 
 
-MLFLOW_HOLDS = "MLflow's records and no data; those of models are written again, of decisions and forecasts not"
+MLFLOW_HOLDS = (
+    "only MLflow's records, no data; records of models are written again, those of decisions and forecasts are not"
+)
 
 
 def ensure_mlflow(path: Path) -> None:
@@ -224,7 +229,7 @@ def _settle(path: Path) -> None:
         busy, *_ = database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         (whole,) = database.execute("PRAGMA integrity_check").fetchone()
     if busy or whole != "ok":
-        raise OSError(f"{path} was not written as a whole ({whole}): look at the disk and start again")
+        raise OSError(f"{path} was not written completely ({whole}): check the disk and start again")
     for ending in ("-wal", "-shm"):  # empty, and named for a file that gets another name
         _beside(path, ending).unlink(missing_ok=True)
     with open(path, "rb") as written:

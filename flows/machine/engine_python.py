@@ -34,8 +34,8 @@ def engine_python(settings: MachineSettings, engine: str) -> str:
         if find_spec("olmo_core"):
             return ""
         raise ValueError(
-            f"is olmo_core, which trains in an environment of its own, and {VARIABLE} names none; make one, and name "
-            f"its Python: {command('OLMO')} && export {VARIABLE}=$PWD/OLMO/bin/python"
+            f"is olmo_core, which requires a separate environment, and {VARIABLE} is not set; create one, "
+            f"and set the variable to its Python: {command('OLMO')} && export {VARIABLE}=$PWD/OLMO/bin/python"
         )
     releases = _releases(python)
     if missing := sorted(name for name, release in releases.items() if release is None):
@@ -45,8 +45,8 @@ def engine_python(settings: MachineSettings, engine: str) -> str:
         )
     if not (version := releases["ai2-olmo-core"] or "").startswith(RELEASE):
         raise ValueError(
-            f"is olmo_core, and {VARIABLE} is {python}, which has ai2-olmo-core {version}, where gristmill trains with "
-            f"{RELEASE}x; install that: {python} -m pip install -r {REQUIREMENTS}"
+            f"is olmo_core, and {VARIABLE} is {python}, which has ai2-olmo-core {version}, but gristmill "
+            f"requires {RELEASE}x; install it: {python} -m pip install -r {REQUIREMENTS}"
         )
     return python
 
@@ -77,6 +77,6 @@ def _releases(python: str) -> dict[str, str | None]:
         return versions
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         raise ValueError(
-            f"is olmo_core, and {VARIABLE} is {python}, which does not answer as a Python ({error}); name that of an "
-            f"environment with OLMo-core, or make one: {command('OLMO')}"
+            f"is olmo_core, and {VARIABLE} is {python}, which does not run as a Python ({error}); set it to "
+            f"the Python of an environment with OLMo-core, or create one: {command('OLMO')}"
         ) from error

@@ -36,14 +36,15 @@ def sentence(error: Exception) -> str:
     if isinstance(error, _EXPECTED):
         return f"{error}{notes}"
     trace = "".join(traceback.format_exception(error))
-    return f"unexpected {type(error).__name__}: {error}{notes}; the traceback, to report it with, is in {_noted(trace)}"
+    return f"unexpected {type(error).__name__}: {error}{notes}; please report it with the traceback in {_noted(trace)}"
 
 
 _REMEDIES = {
-    errno.EMFILE: "allow more open files in the shell that starts it, ulimit -n 4096, or set GRISTMILL_WORKERS lower",
+    errno.EMFILE: "raise the limit of open files in the shell that starts it, ulimit -n 4096, or lower "
+    "GRISTMILL_WORKERS",
     errno.ENFILE: "this machine has too many open files: end other programs",
-    errno.EROFS: "make it writable, or set GRISTMILL_HOME to a folder that is, such as a copy of this home",
-    errno.ENOMEM: "close other programs, or give this process more memory (ulimit -v unlimited)",
+    errno.EROFS: "make it writable, or set GRISTMILL_HOME to a writable folder, such as a copy of this home",
+    errno.ENOMEM: "close other programs, or raise the memory limit of this process (ulimit -v unlimited)",
     errno.EAGAIN: "this account has too many processes: end some, or raise the limit (ulimit -u)",
 }
 

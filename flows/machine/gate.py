@@ -44,9 +44,9 @@ _COOKIE = f"{USER}-login"
 _HOST_CHARACTERS = 20  # of a digest of the login: nobody guesses them
 _NO_LOGIN = f"""<!doctype html>
 <html lang="en"><title>No login</title>
-<p>This page is only for the account that started it. Open the link that <code>{USER} ui</code> has printed: it has the
-login.</p>
-<p>If you opened that link before and came here from another page, <a href="">open this page again</a>.</p>
+<p>Only the account that started this page can open it. Open the link that <code>{USER} ui</code> printed:
+it contains the login.</p>
+<p>If you already opened that link and came here from another page, <a href="">reload this page</a>.</p>
 """
 
 

@@ -26,8 +26,8 @@ def check_run() -> None:
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if files != resource.RLIM_INFINITY and files < _MIN_FILES:
         raise RuntimeError(
-            f"this process may have {files} open files, and a run needs at least {_MIN_FILES}: {_FIX}, "
-            f"ulimit -n {_WANTED_FILES}"
+            f"this process may open {files} files, but a run needs at least {_MIN_FILES}: {_FIX}, ulimit -n "
+            f"{_WANTED_FILES}"
         )
     if trouble := few_addresses():
         raise RuntimeError(trouble)
@@ -39,5 +39,5 @@ def few_addresses(needed: int = MIN_ADDRESSES) -> str:
     addresses = resource.getrlimit(resource.RLIMIT_AS)[0]
     if addresses == resource.RLIM_INFINITY or addresses >= needed:
         return ""
-    have = f"this process may use {addresses / 1e9:.1f} GB of addresses"
-    return f"{have}, and its libraries need {needed / 1e9:g} GB: {_FIX}, ulimit -v unlimited"
+    have = f"this process may use {addresses / 1000000000.0:.1f} GB of address space"
+    return f"{have}, but its libraries need {needed / 1000000000.0:g} GB: {_FIX}, ulimit -v unlimited"

@@ -81,8 +81,8 @@ class Remaking:
             log.info("reused from gristmill %s: %s", release, ", ".join(names))
         if self._other_code and code_version.is_editable():
             log.warning(
-                "reused, though the code differs from the code that made them: %s. If the outputs changed, raise their "
-                "version; to make a stage again: --remake %s",
+                "reused, although their code has changed: %s. If outputs changed, raise the version; to make "
+                "a stage again: --remake %s",
                 ", ".join(self._other_code),
                 next(iter(self._other_code)),
             )

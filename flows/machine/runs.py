@@ -67,7 +67,8 @@ def _time_after_others(home: str, name: str, now: datetime) -> str:
         return f"{now:{_TIME}}"
     if newest - now > _SKEW:
         log.warning(
-            "the clock of this machine is at %s, before a run of %s at %s: set it; this run is recorded as the newer",
+            "the clock of this machine is %s, which is before a run of %s at %s: set the clock; this run is "
+            "recorded as the newest",
             f"{now:%Y-%m-%d %H:%M:%S} UTC",
             name,
             f"{newest:%Y-%m-%d %H:%M:%S} UTC",
@@ -136,7 +137,7 @@ class RunRecorder:
             if run.path != self._path and same and set(run.stages) <= set(self._labels):
                 files.remove(run.path)
             elif run.path != self._path and self._takes_down(run):
-                log.info("%s is forgotten, since it has documents that were taken down", run.label)
+                log.info("removed the record of %s, because it has documents that were taken down", run.label)
                 forget(self._home, run)
 
     def _takes_down(self, run: RecordedRun) -> bool:

@@ -46,11 +46,11 @@ def wanted(kind: str, context: Mapping[str, Any], message: str) -> str:
 
 def _pattern(context: Mapping[str, Any]) -> str:
     patterns = {
-        "^[a-z][a-z0-9_-]*$": "a name of small letters, digits, _ and -, which begins with a letter",
-        "^[a-z0-9][a-z0-9_-]*$": "a name of small letters, digits, _ and -, which begins with a letter or a digit",
-        r"^CC-MAIN-\d{4}-\d{2}$": "the name of a crawl, as CC-MAIN-2024-22",
+        "^[a-z][a-z0-9_-]*$": "a name of lowercase letters, digits, _ and - that begins with a letter",
+        "^[a-z0-9][a-z0-9_-]*$": "a name of lowercase letters, digits, _ and - that begins with a letter or digit",
+        r"^CC-MAIN-\d{4}-\d{2}$": "the name of a Common Crawl snapshot, such as CC-MAIN-2024-22",
     }
-    return patterns.get(context["pattern"], f"what matches {context['pattern']}")
+    return patterns.get(context["pattern"], f"text that matches {context['pattern']}")
 
 
 _KINDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
@@ -61,14 +61,14 @@ _KINDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "string_pattern": _pattern,
     "too_short": lambda c: f"at least {c['min_length']}",
     "too_long": lambda c: f"at most {c['max_length']}",
-    "string_too_long": lambda c: f"a text of at most {c['max_length']} characters",
+    "string_too_long": lambda c: f"text of at most {c['max_length']} characters",
     "int": lambda c: "a whole number",
     "float": lambda c: "a number",
     "finite": lambda c: "a finite number",
     "bool": lambda c: "true or false",
-    "string": lambda c: "a text, in quotes if YAML would read it as something else",
-    "tuple": lambda c: "a list, as [a, b]",
-    "list": lambda c: "a list, as [a, b]",
+    "string": lambda c: "text, in quotes if YAML would read it as another type",
+    "tuple": lambda c: "a list, such as [a, b]",
+    "list": lambda c: "a list, such as [a, b]",
     "dict": lambda c: "a mapping of keys to values",
     "mapping": lambda c: "a mapping of keys to values",
     "model": lambda c: "a mapping of keys to values",

@@ -64,7 +64,7 @@ def source_problems(
         inspections.append(settings.placed(source).inspect(deep))
         problems += [(("sources", index, *key), what) for key, what in inspections[-1].problems]
         if time.monotonic() > until:
-            log.warning("%s of %s sources looked at", f"{len(inspections):,}", f"{len(sources):,}")
+            log.warning("checked %s of %s sources", f"{len(inspections):,}", f"{len(sources):,}")
             until += LINE_SECONDS
     return inspections, problems
 
@@ -127,7 +127,7 @@ def home_problems(settings: MachineSettings) -> Iterator[str]:
             continue
         above = existing_folder(folder)
         if not os.path.isdir(above):
-            yield f"{variable} is {folder}, but {above} is a file; give a folder"
+            yield f"{variable} is {folder}, but {above} is a file; set it to a folder"
         else:
             try:
                 # rights alone do not say it: the disk may be mounted to be read only
@@ -216,19 +216,19 @@ class Estimate:
     def sentence(self) -> str:
         if self.bytes is None:
             return (
-                f"estimate: none, since the size of {listed(self.unsized)} is not known; to measure it, run the "
-                "recipe with `limit: 20000`, then `gristmill decide capacity` says what all of it takes"
+                f"estimate: none, because the size of {listed(self.unsized)} is unknown. To measure it, run "
+                "the recipe with `limit: 20000`, then `gristmill decide capacity`"
             )
-        time = f"no time, since the speed of {', '.join(self.unrated)} is not known"
+        time = f"unknown time, because the speed of {', '.join(self.unrated)} is unknown"
         if self.seconds is not None:
             low, high = map(_duration, self.seconds)
             time = f"{low} to {high} on {self.cores} core{'s' * (self.cores != 1)}"
         least, most = map(_size, self.bytes)
         job = self.largest_job
-        holds = f"; the largest job holds {_size(job.bytes)} ({job.work})" if job else ""
+        holds = f"; the largest job needs {_size(job.bytes)} of memory ({job.work})" if job else ""
         return (
-            f"estimate: {time}, {least} to {most} in the home{holds}; from {_size(self.input_bytes)} of sources by "
-            f"rates of another machine, within a factor of {UNCERTAINTY:.0f}"
+            f"estimate: {time}, {least} to {most} in the home{holds}; for {_size(self.input_bytes)} of "
+            f"sources, with rates measured on another machine, accurate within a factor of {UNCERTAINTY:.0f}"
         )
 
 
@@ -351,7 +351,7 @@ def check(source: Any, settings: MachineSettings, deep: bool = False) -> Checked
         troubles, remarks = of_first_records(recipe, settings)
         more = [origin.finding(values, path, what) for path, what in troubles]
         result = replace(result, findings=(*result.findings, *more), remarks=(*result.remarks, *remarks))
-    assert result.estimate is not None, "the recipe can be read"
+    assert result.estimate is not None, "the recipe is readable"
     if result.estimate.unsized:
         return result
     job = largest_job(recipe, result.estimate.documents, result.estimate.text_bytes)
@@ -426,7 +426,7 @@ def _of_files(
 ) -> tuple[list[Inspection], list[Finding]]:
     inspections, problems = source_problems(sources, settings, deep)
     if (left := len(sources) - len(inspections)) > 0:
-        problems.append((("sources",), f"has {left:,} more that were not looked at; correct these first"))
+        problems.append((("sources",), f"has {left:,} more that were not checked; correct these first"))
     problems += step_problems(steps, settings, deep)
     return inspections, [origin.finding(data, path, what) for path, what in problems]
 
@@ -446,5 +446,5 @@ def _of_space(origin: Origin, needed: Estimate, settings: MachineSettings) -> li
     held = sum(stage.bytes for stage in Home(settings.home).stages())
     if least <= free + held:
         return []
-    what = f"GRISTMILL_HOME is {settings.home}, with {free:,} bytes free, and the run needs at least {least:,}"
-    return [Finding(origin.name, "", f"{what}; give a larger disk, or a `limit`")]
+    what = f"GRISTMILL_HOME is {settings.home}, with {free:,} bytes free, but the run needs at least {least:,}"
+    return [Finding(origin.name, "", f"{what}; use a larger disk, or set a `limit`")]

@@ -90,9 +90,13 @@ def steps_before(recipe: Recipe, step_name: str) -> tuple[Step, ...]:
     names = [step.step for step in recipe.steps]
     later = [step.step for step in recipe.after]
     if step_name not in later:
-        what = "makes the documents, before which they have no columns" if step_name in names else "is not a step of it"
-        hint = did_you_mean(step_name, later) or f"there are {listed(later)} after the extraction"
-        raise LookupError(f"--at {step_name}: in the recipe {recipe.name} that {what}; {hint}")
+        what = (
+            "makes the documents, so there are no columns before it in the recipe"
+            if step_name in names
+            else "is not a step of the recipe"
+        )
+        hint = did_you_mean(step_name, later) or f"after extraction, the steps are {listed(later)}"
+        raise LookupError(f"--at {step_name}: this step {what} {recipe.name}; {hint}")
     return recipe.steps[: names.index(step_name)]
 
 
@@ -136,7 +140,7 @@ def unknown(expression: str, recipe: Recipe, steps: Sequence[Step]) -> str:
     there = [*dict.fromkeys([*signals, *theirs, *DOCUMENT_COLUMNS, *DERIVED])]
     for name in parsed(expression).columns:
         if name not in there and EVERY not in theirs:
-            hint = did_you_mean(name, there) or f"there are {listed(there)}"
+            hint = did_you_mean(name, there) or f"the columns are {listed(there)}"
             return f"there is no column {name}; {hint}"
     return ""
 
@@ -147,11 +151,11 @@ def _own(recipe: Recipe, own: "pa.Schema | None") -> dict[str, str]:
     for source in recipe.sources:
         columns = source.read_columns
         for name, theirs in columns.own:
-            types.setdefault(name, f"the column `{theirs}` of the files of {source.name}")
+            types.setdefault(name, f"column `{theirs}` of the files of {source.name}")
         if columns.every and own is None:
-            types[EVERY] = f"every column of the files of {source.name}: known when they are read"
+            types[EVERY] = f"every column of the files of {source.name}; known after they are read"
     for field in own or ():
-        types.setdefault(field.name, "of the sources' own files")
+        types.setdefault(field.name, "custom columns of the sources")
     return types
 
 
@@ -204,10 +208,10 @@ def _ungrouped(kind: "pa.DataType", cut: bool) -> str:
     """Why values of a type make no groups; `cut`: into ranges of numbers."""
     what = kind_of(kind)
     if cut:
-        return "" if what == "number" else f"a {what}, which has no ranges: take its edges or quantiles out"
+        return "" if what == "number" else f"a {what}, which cannot be cut into ranges; remove its edges or quantiles"
     if pa.types.is_floating(kind):
-        return "whose values are numbers: give its edges or quantiles, or cast them to whole numbers, as column::bigint"
-    return "" if what in ("text", "number", "boolean") else f"a {what}: make it a text or a whole number"
+        return "whose values are numbers; add its edges or quantiles, or cast them to whole numbers, as column::bigint"
+    return "" if what in ("text", "number", "boolean") else f"a {what}; convert it to text or a whole number"
 
 
 def untrue(expression: str, steps: Sequence[Step]) -> str:

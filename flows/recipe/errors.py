@@ -129,13 +129,13 @@ def _sentence(error: Mapping[str, Any], model: type[BaseModel], data: Any, path:
     if kind == "extra_forbidden":
         return _unknown_key(model, data, path)
     if kind == "missing":
-        return f"is missing; give it{f' ({described})' if described else ''}"
+        return f"is missing; add it{f' ({described})' if described else ''}"
     if kind == "value_error":
         return str(context["error"])
     if kind == "union_tag_invalid":
         steps = re.findall(r"'(\w+)'", context["expected_tags"])
         hint = did_you_mean(context["tag"], steps) or (
-            f"the steps are {', '.join(steps)}; your own step needs its module in GRISTMILL_STEPS"
+            f"known steps: {', '.join(steps)}. For your own step, set GRISTMILL_STEPS to its module"
         )
         return f"there is no step {shown(context['tag'])}; {hint}"
     if kind == "union_tag_not_found":
@@ -162,11 +162,11 @@ def _elsewhere(model: type[BaseModel], path: KeyPath) -> str:
     """Where a key belongs that is at the top and is one of a block, or the other way around; "" for other keys."""
     key = path[-1]
     if len(path) == 2 and key in model.model_fields:
-        return f"it is its own key: move it out of `{path[0]}`"
+        return f"it is a separate key: move it out of `{path[0]}`"
     if len(path) == 1:
         blocks = [name for name, field in model.model_fields.items() if key in _block_keys(field.annotation)]
         if blocks:
-            return f"write {' or '.join(f'`{block}.{key}`' for block in blocks)}: it is a key of that block"
+            return f"write {' or '.join(f'`{block}.{key}`' for block in blocks)}: the key belongs to that block"
     return ""
 
 
@@ -185,7 +185,7 @@ def _no_source(value: Any, message: str) -> str:
     kinds = re.findall(r"\w+", message.partition("keys ")[2])
     named = [key for key in value if key in kinds]
     if named:
-        return f"has the keys {', '.join(named)} at once; give exactly one of {', '.join(kinds)}"
+        return f"has the keys {', '.join(named)} at the same time; give exactly one of {', '.join(kinds)}"
     for key in value:
         if hint := did_you_mean(key, kinds):
             return f"has the unknown key `{key}`; {hint}"
@@ -233,5 +233,5 @@ def _description(model: type[BaseModel], data: Any, path: KeyPath) -> str:
     for one in _models(model, data, path[:last]):
         field = one.model_fields.get(str(path[last]))
         if field is not None and field.description:
-            return field.description
+            return field.description.removesuffix(".")
     return ""

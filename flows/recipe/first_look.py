@@ -42,8 +42,9 @@ def of_first_records(recipe: Recipe, settings: MachineSettings) -> tuple[list[Pr
 def _of_dates(name: str, column: str, first: "first_records.FirstRecords") -> Iterator[str]:
     if first.unread_dates:
         yield (
-            f"sources.{name}.date_column: {len(first.unread_dates)} of the first {first.dates} dates in {column} are "
-            f"not read, such as {first.unread_dates[0][:40]!r}: their documents count as documents without a date"
+            f"sources.{name}.date_column: {len(first.unread_dates)} of the first {first.dates} dates in "
+            f"{column} could not be parsed, such as {first.unread_dates[0][:40]!r}. Documents with such "
+            "dates count as documents without a date"
         )
     elif not first.dates:
         yield f"sources.{name}.date_column: the first records have no date in {column}"

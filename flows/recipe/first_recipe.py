@@ -115,16 +115,17 @@ def first_recipe(patterns: Sequence[str], name: str = "", folder: str = "") -> F
     if code := [key for key in groups if key[1] == "code"] if len({key[1] == "code" for key in groups}) > 1 else []:
         for key in code:
             remedy = (
-                f"source code among other files: write a recipe for it alone, as `{_COMMAND} {groups[key].paths[0]}`"
+                f"source code mixed with other files: write a separate recipe for it, as `{_COMMAND} "
+                f"{groups[key].paths[0]}`"
             )
             passed_over += [(path, remedy) for path in groups.pop(key).paths]
     for group in groups.values():
         if group.look.kind == "pages":
             group.looks = _read(group.paths)
     if not groups:
-        reasons = "; ".join(f"{path}: {reason}" for path, reason in passed_over[:3]) or "the folder holds no file"
+        reasons = "; ".join(f"{path}: {reason}" for path, reason in passed_over[:3]) or "the folder is empty"
         raise FileNotFoundError(
-            f"no WARC, ARC, WET, Parquet, text file, PDF document, archive of source code or lines of JSON in "
+            "no WARC, ARC, WET, Parquet, text or PDF files, archives of source code or JSON Lines in "
             f"{', '.join(patterns)} ({reasons})"
         )
     sources = tuple(_sources([*groups.values()], patterns))
@@ -164,7 +165,7 @@ def _looked_at(paths: Sequence[str]) -> Iterator[tuple[str, Look, bool]]:
         if os.path.isfile(path):
             by_suffix.setdefault(_suffix(path), []).append(path)
         else:  # to open a pipe waits for a writer
-            yield path, Look(None, trouble="a pipe, a device, or a link that leads nowhere"), True
+            yield path, Look(None, trouble="a pipe, a device, or a broken link"), True
     for same in by_suffix.values():
         step = max(1, len(same) // _LOOKS)
         seen = {path: look(path) for path in same[::step][:_LOOKS]}
@@ -200,7 +201,7 @@ def _sources(groups: Sequence[_Group], patterns: Sequence[str]) -> Iterator[Foun
     for group in groups:
         paths = _patterns(group.root, group.paths)
         kind = group.look.kind
-        assert kind is not None, "files of no kind are passed over"
+        assert kind is not None, "skipped files of unknown formats"
         alone = len(group.paths) == 1 and group.paths[0] in patterns
         entry: dict[str, Any] = {"name": _name(group.paths[0] if alone else group.root, kind, taken), kind: paths}
         columns = group.look.columns
@@ -247,13 +248,13 @@ def _absolute(paths: Iterable[str]) -> list[str]:
 def _written(name: str, sources: Sequence[FoundSource], steps: Sequence[tuple[dict[str, Any], str]]) -> str:
     weights = _flow({source.entry["name"]: 1 for source in sources})
     lines = [
-        "# A recipe to begin with, by `gristmill recipe init`. `gristmill recipe rules` lists what steps measure.",
+        "# A starting recipe, by `gristmill recipe init`. `gristmill recipe rules` lists what steps measure.",
         f"name: {_flow(name)}",
         "sources:",
         *(f"  - {_flow(source.entry)} # {_plural(source.files, 'file')}{_further(source)}" for source in sources),
         "steps:",
         *(f"  - {_flow(step)} # {comment}" for step, comment in steps),
-        f"# To train on the documents, too: mixture: {{weights: {weights}}}",
+        f"# To also train on the documents: mixture: {{weights: {weights}}}",
         "",
     ]
     return "\n".join(lines)
@@ -262,37 +263,41 @@ def _written(name: str, sources: Sequence[FoundSource], steps: Sequence[tuple[di
 def _steps(sources: Sequence[FoundSource], language_counts: dict[str, int]) -> list[tuple[dict[str, Any], str]]:
     total = sum(language_counts.values())
     keep = [code for code, count in language_counts.items() if count >= _MIN_SHARE * total] or ["en"]
-    sampled = ", ".join(f"{code} {count}" for code, count in list(language_counts.items())[:5]) or "none recognised"
+    sampled = ", ".join(f"{code} {count}" for code, count in list(language_counts.items())[:5]) or "none recognized"
     pages = sum(look.pages for source in sources for look in source.looks)
     quality = {"step": "gopher_quality"} | ({} if keep == ["en"] else {"min_stop_words": 0})
     documents = any("pages" in source.entry for source in sources)
     first: list[tuple[dict[str, Any], str]] = [
-        ({"step": "extract"}, "the main text of HTML pages" if pages else "texts are taken as they are")
+        ({"step": "extract"}, "the main text of HTML pages" if pages else "texts are kept unchanged")
     ]
     if documents:
         first = [
-            ({"step": "extract", "types": ["html", "text", "pdf"]}, "the text of PDF documents"),
-            ({"step": "where", "keep": _READABLE}, "no more than a fifth of the pages without a meaning"),
+            ({"step": "extract", "types": ["html", "text", "pdf"]}, "text of PDF documents"),
+            ({"step": "where", "keep": _READABLE}, "at most a fifth of the pages garbled"),
         ]
     return [
         *first,
-        ({"step": "language", "keep": keep}, f"documents of a sample: {sampled}"),
-        ({"step": "gopher_repetition"}, "lines, paragraphs and phrases that repeat"),
-        (quality, "length, symbols, " + ("stop words" if keep == ["en"] else "no stop words: its own are English")),
-        ({"step": "minhash"}, "of near-duplicates one is kept"),
+        ({"step": "language", "keep": keep}, f"documents in a sample: {sampled}"),
+        ({"step": "gopher_repetition"}, "repeated lines, paragraphs and phrases"),
+        (
+            quality,
+            "length, symbols, "
+            + ("stop words" if keep == ["en"] else "no stop words, because the built-in list is English"),
+        ),
+        ({"step": "minhash"}, "keep one of each group of near-duplicates"),
     ]
 
 
 def _steps_of_code() -> list[tuple[dict[str, Any], str]]:
     """Steps of the shipped recipe `code`, which says more of them."""
     return [
-        ({"step": "code_language"}, "by names and extensions"),
-        ({"step": "code"}, "what the next step decides by"),
-        ({"step": "stack_v2"}, "generated, minified and data-like files go"),
-        ({"step": "where", "drop": "license_type = 'non_permissive'"}, "files without a licence stay"),
-        ({"step": "content_dedup"}, "of equal files one is kept"),
-        ({"step": "minhash"}, "of near-duplicates one is kept"),
-        ({"step": "pii", "kinds": ["email", "api_key"], "max_spans": None}, "secrets are masked"),
+        ({"step": "code_language"}, "by file names and extensions"),
+        ({"step": "code"}, "measures what the next step decides by"),
+        ({"step": "stack_v2"}, "drop generated, minified and data-like files"),
+        ({"step": "where", "drop": "license_type = 'non_permissive'"}, "keep files without a license"),
+        ({"step": "content_dedup"}, "keep one of equal files"),
+        ({"step": "minhash"}, "keep one of each group of near-duplicates"),
+        ({"step": "pii", "kinds": ["email", "api_key"], "max_spans": None}, "mask secrets"),
     ]
 
 
@@ -302,7 +307,7 @@ def _further(source: FoundSource) -> str:
         return ""
     renamed = {f"their_{name.lower()}" if name in TAKEN else name: name for name in source.others}
     plain = [*renamed] == [*renamed.values()]
-    return f"; to keep other columns, too: columns: {_flow([*renamed] if plain else renamed)}"
+    return f"; to also keep other columns: columns: {_flow([*renamed] if plain else renamed)}"
 
 
 def _flow(value: Any) -> str:

@@ -26,38 +26,37 @@ Part = Range | Literal["all"] | None
 
 
 class ShortRecipe(Settings):
-    """A recipe that ships, on a crawl or a part of a crawl of your choice."""
+    """A shipped recipe, on a Common Crawl snapshot or a part of one."""
 
     model_config = ConfigDict(title="In short")
 
-    recipe: Shipped = Field(description="name of the recipe that ships")
+    recipe: Shipped = Field(description="name of a shipped recipe")
     snapshot: str | None = Field(
         None,
         pattern=f"^({NEWEST}|{SNAPSHOT})$",
-        description="of the recipe's sources from Common Crawl, as CC-MAIN-2024-22; `newest`: the last one that the "
-        "index lists when the run begins; None: the recipe's own",
+        description="snapshot for the recipe's Common Crawl sources, such as CC-MAIN-2024-22; `newest`: "
+        "the last one in the index when the run begins; None: as in the recipe",
     )
     segments: Part = Field(
-        None, description="[first, last] of the crawl's segments, from 0; `all` of them; None: as in the recipe"
+        None, description="segments of the snapshot, [first, last] from 0; `all`; None: as in the recipe"
     )
-    files: Part = Field(
-        None, description="[first, last] of the segments' files, from 0; `all` of them; None: as in the recipe"
-    )
-    limit: int | None = Field(None, gt=0, description="the first so many documents of each source alone, to try")
-    base: str | None = Field(None, description="a mirror of Common Crawl's files; None: as in the recipe")
-    listing: str = Field(LISTING, description="where the crawls are listed, for `newest`")
+    files: Part = Field(None, description="files of the segments, [first, last] from 0; `all`; None: as in the recipe")
+    limit: int | None = Field(None, gt=0, description="read only the first N documents of each source, for a trial")
+    base: str | None = Field(None, description="mirror of Common Crawl's files; None: as in the recipe")
+    listing: str = Field(LISTING, description="where snapshots are listed, for `newest`")
 
 
 class WrittenRecipe(Settings):
-    """A recipe as text, which may name steps of your own."""
+    """A recipe as text. It may name your own steps."""
 
     model_config = ConfigDict(title="As YAML text")
 
-    yaml: str = Field(min_length=1, description="the recipe as it would stand in a file")
+    yaml: str = Field(min_length=1, description="the recipe, as in a file")
 
 
 RecipeName = Annotated[
-    str, Field(title="Name or path", description="of a recipe that ships (`demo`), or of a YAML file", min_length=1)
+    str,
+    Field(title="Name or path", description="name of a shipped recipe (`demo`), or path of a YAML file", min_length=1),
 ]
 
 
@@ -101,7 +100,7 @@ def _from_short(form: ShortRecipe) -> Recipe:
     crawls = [source for source in data["sources"] if "snapshot" in source]
     if changes and not crawls:
         key = next(iter(changes))
-        message = f"is given, but {form.recipe} has no source from Common Crawl; leave it out, or choose another recipe"
+        message = f"is set, but {form.recipe} has no Common Crawl source; leave it empty, or choose another recipe"
         raise RecipeError([Finding("recipe", key, message)])
     if form.snapshot == NEWEST:
         changes["snapshot"] = newest_snapshot(form.listing)

@@ -30,7 +30,7 @@ def initial_folder(settings: MachineSettings, recipe: Recipe) -> Path | None:
         return None
     folder = settings.placed_folder("training.init_from", address)
     if not folder.is_dir():
-        raise FileNotFoundError(f"training.init_from is {folder}, which is not a folder; correct it")
+        raise FileNotFoundError(f"training.init_from is {folder}, which is not a folder; give an existing folder")
     tokenizer_file(folder)
     return folder
 
@@ -57,9 +57,7 @@ def tasks_at(settings: MachineSettings, path: str, what: str) -> Path:
     without tasks."""
     folder = settings.placed_folder(what, path)
     if not any(folder.glob("*.jsonl")):
-        raise FileNotFoundError(
-            f"{what} is {folder}, which has no *.jsonl file; name a folder with tasks, one file each"
-        )
+        raise FileNotFoundError(f"{what} is {folder}, which has no *.jsonl file; give a folder with one file per task")
     return folder
 
 
@@ -79,7 +77,7 @@ def tokenizer_at(settings: MachineSettings, address: str, what: str) -> Path:
     there is no such file."""
     path = settings.placed_folder(what, address)
     if not path.is_file():
-        raise FileNotFoundError(f"{what} is {path}, where there is no file; correct it")
+        raise FileNotFoundError(f"{what} is {path}, which does not exist; give an existing file")
     return path
 
 

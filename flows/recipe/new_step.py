@@ -6,7 +6,7 @@ from string import Template
 
 from gristmill.flows.recipe.steps import BUILT_IN
 
-_STEP = Template('''"""The step `$name`: documents in which some words stand too often are dropped.
+_STEP = Template('''"""The step `$name`: drops documents in which certain words occur too often.
 
 A recipe names it as `- {step: $module:$Class, max_hits: 3}` where GRISTMILL_STEPS=$module is set and this folder is on
 the PYTHONPATH. An installed package needs neither: its pyproject.toml has an entry point of the group `gristmill.steps`
@@ -23,15 +23,15 @@ from gristmill.tasks.documents.step import Bound, DocumentStep, Signal
 
 
 class $Class(DocumentStep):
-    """Drop documents in which the words stand more than `max_hits` times, in either case."""
+    """Drop documents in which the words occur more than `max_hits` times, ignoring case."""
 
     step: Literal["$name"] = "$name"
-    words: tuple[str, ...] = Field(("lorem", "ipsum"), min_length=1, description="in lower case")
-    max_hits: int | None = Field(3, ge=0, description="most hits of a document that is kept; null: not bound")
+    words: tuple[str, ...] = Field(("lorem", "ipsum"), min_length=1, description="Words to count, in lowercase.")
+    max_hits: int | None = Field(3, ge=0, description="Maximum hits of a kept document; null: no limit.")
 
-    # the columns that `measure` gives
+    # the columns that `measure` returns
     signals: ClassVar = (
-        Signal("${name}_hits", "int64", "words", "$module.py", description="How often the words stand in the text."),
+        Signal("${name}_hits", "int64", "words", "$module.py", description="How often the words occur in the text."),
     )
     # the settings that change what is measured; all others are thresholds, which `gristmill decide whatif` can replay
     signal_fields: ClassVar = ("words",)
@@ -47,7 +47,7 @@ def measure(step: $Class, documents: Batch) -> dict[str, pa.Array]:
     return {"${name}_hits": pa.array(hits, pa.int64())}
 ''')
 
-_TEST = Template('''"""The step `$name`: what it counts, what it drops, and that a recipe finds it."""
+_TEST = Template('''"""The step `$name`: counts, drops and use in a recipe."""
 
 import pyarrow as pa
 from $module import $Class
@@ -89,9 +89,9 @@ def write(name: str, folder: str | Path) -> list[Path]:
     Raises ValueError for a name that no step can have, FileExistsError where a file is there.
     """
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
-        raise ValueError(f"{name!r} is not a name of a step: write a to z, 0 to 9 and _, a letter first")
+        raise ValueError(f"{name!r} is not a valid step name: use a to z, 0 to 9 and _, and begin with a letter")
     if name in BUILT_IN:
-        raise ValueError(f"{name} is a step of gristmill's own: choose another name")
+        raise ValueError(f"{name} is a built-in step: choose another name")
     module = f"{name}_step"
     words = {"name": name, "module": module, "Class": "".join(part.capitalize() for part in name.split("_"))}
     texts = {Path(folder, f"{module}.py"): _STEP, Path(folder, f"test_{module}.py"): _TEST}

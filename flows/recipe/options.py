@@ -53,7 +53,7 @@ def integers(text: str) -> list[int]:
     try:
         return [int(number) for number in text.split(",") if number.strip()]
     except ValueError:
-        raise ValueError(f"{text} is not a list of whole numbers: write 3,6,12") from None
+        raise ValueError(f"{text} is not a list of whole numbers: write it as 3,6,12") from None
 
 
 def _typed(name: str, kind: Any, option: Option, default: Any) -> Any:

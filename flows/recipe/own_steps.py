@@ -56,7 +56,7 @@ def address_of(name: str, group: str) -> str | None:
         point = _entry_points(group).get(name)
         return point.value if point else None
     if not _ADDRESS.fullmatch(name):
-        raise StepError(f"{name!r} is not a function: write module:function, as my_package.mail:mbox")
+        raise StepError(f"{name!r} is not a function: write module:function, such as my_package.mail:mbox")
     if not _allowed(name, group):
         raise _not_allowed(f"a function of the module {name.partition(':')[0]}", name.partition(":")[0])
     return name
@@ -88,7 +88,7 @@ def version_at(address: str) -> int | str:
     module = address.partition(":")[0]
     declared = getattr(imported(module), "VERSION", None)
     if declared is not None and not isinstance(declared, int):
-        raise StepError(f"VERSION of the module {module} is {declared!r}: give a whole number, or leave it out")
+        raise StepError(f"VERSION of the module {module} is {declared!r}: use a whole number, or remove it")
     return f"code {code_version.own_code((module,))}" if declared is None else declared
 
 
@@ -114,7 +114,7 @@ def known(built_in: Steps) -> dict[str, type[Step]]:
     for kind in kinds:
         other = by_name.setdefault(_name(kind), kind)
         if other is not kind:
-            raise StepError(f"two steps are called {_name(kind)}: {address(other)} and {address(kind)}; rename one")
+            raise StepError(f"two steps have the name {_name(kind)}: {address(other)} and {address(kind)}; rename one")
     return by_name
 
 
@@ -158,20 +158,22 @@ def checked(kind: type, built_in: Steps, entry_point: str = "") -> type[Step]:
         return kind
     if not (inspect.isclass(kind) and issubclass(kind, _KINDS)):
         raise StepError(
-            f"{getattr(kind, '__name__', kind)!r} is not a step on documents: derive a class of DocumentStep, or of "
-            "LearnedFilter"
+            f"{getattr(kind, '__name__', kind)!r} is not a document step: derive it from DocumentStep or LearnedFilter"
         )
     where = address(kind)
     name = _name(kind)
     if not (isinstance(name, str) and _NAME.fullmatch(name)):
-        raise StepError(f'{where} has no name: write step: Literal["my_step"] = "my_step", in lower case')
+        raise StepError(f'{where} has no name: add step: Literal["my_step"] = "my_step", in lowercase')
     if name in built_in or is_where(name):
-        raise StepError(f"{where} is called {name}, as a step of gristmill's own: choose another name")
+        raise StepError(f"{where} has the name of the built-in step {name}: choose another name")
     if entry_point and entry_point != name:
-        raise StepError(f"the entry point {entry_point} of {GROUP} names {where}, which is called {name}: use one name")
+        raise StepError(
+            f"the entry point {entry_point} of {GROUP} refers to {where}, whose name is {name}: "
+            "use the same name for both"
+        )
     for function in _functions(kind):
         if not kind.work and not hasattr(work_of(kind), function.partition("(")[0]):
-            raise StepError(f"{kind.__module__} has no function {function}, and {where} names no other module")
+            raise StepError(f"{kind.__module__} has no function {function}, and {where} does not name another module")
     return kind
 
 
@@ -189,7 +191,7 @@ def _name(kind: type[Step]) -> str:
 def _at(address: str, allowed: bool) -> type:
     match = _ADDRESS.fullmatch(address)
     if not match:
-        raise StepError(f"{address!r} is not a step: write module:Class, as my_package.my_steps:Profanity")
+        raise StepError(f"{address!r} is not a step: write module:Class, such as my_package.my_steps:Profanity")
     module, name = match.groups()
     if not allowed:
         raise _not_allowed(f"a step of the module {module}", module)
@@ -201,8 +203,8 @@ def _at(address: str, allowed: bool) -> type:
 
 def _not_allowed(what: str, module: str) -> StepError:
     return StepError(
-        f"the recipe names {what}, which this machine does not allow: set "
-        f"GRISTMILL_STEPS={','.join((*_listed(), module))} if you trust its code"
+        f"the recipe uses {what}, which this machine does not allow: if you trust its code, set "
+        f"GRISTMILL_STEPS={','.join((*_listed(), module))}"
     )
 
 
@@ -220,5 +222,5 @@ def _entry_points(group: str = GROUP) -> dict[str, EntryPoint]:
     points: dict[str, EntryPoint] = {}
     for point in entry_points(group=group):
         if points.setdefault(point.name, point).value != point.value:
-            raise StepError(f"two entry points of {group} are called {point.name}: uninstall one of their packages")
+            raise StepError(f"two entry points of {group} have the name {point.name}: uninstall one of their packages")
     return points

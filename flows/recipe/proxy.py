@@ -20,42 +20,50 @@ _KEYS = "name, model and learning_rates"
 
 # Fields of TrainingConfig that each run sets for itself, and what sets them.
 _SET_BY_RUNS = {
-    "seed": "the pair of a run sets it",
-    "order_seed": "the pair of a run sets it",
-    "learning_rate": "give `learning_rates`",
-    "init_from": "a proxy begins with drawn weights",
-    "batch_ramp": "a run of other tokens would have another ramp",
+    "seed": "each pair of runs sets it",
+    "order_seed": "each pair of runs sets it",
+    "learning_rate": "set `learning_rates`",
+    "init_from": "a proxy starts from random weights",
+    "batch_ramp": "runs with other token budgets would have another ramp",
     "objective": "texts are compared by the causal loss",
-    "engine": "small models are trained by gristmill's own",
-    "profile_steps": "trace a training, whose steps are known",
-    "eval_tasks": "name the folder where the runs are compared",
+    "engine": "proxies are trained with the built-in loop",
+    "profile_steps": "profile a normal training, whose steps are known",
+    "eval_tasks": "set the tasks where the runs are compared",
 }
 
 
 class ProxyConfig(Settings):
     """Model, training and evaluation of proxy runs. Unknown keys are an error."""
 
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", description="of the proxy, as reports show it")
-    vocab_size: int = Field(2048, ge=300, le=1 << 16, description="of the tokenizer that all arms share")
-    sample_bytes: int = Field(6_000_000, gt=0, description="of text that the tokenizer is trained on, at most")
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", description="Name of the proxy in reports.")
+    vocab_size: int = Field(
+        2048, ge=300, le=1 << 16, description="Vocabulary size of the tokenizer that all arms share."
+    )
+    sample_bytes: int = Field(6_000_000, gt=0, description="Maximum text to train the tokenizer on (bytes).")
     model: ModelConfig
     training: TrainingConfig = Field(
-        description="as of any training, with `steps` or `tokens`, and `warmup_steps` or `warmup_ratio`"
+        description="Training settings, with `steps` or `tokens`, and `warmup_steps` or `warmup_ratio`."
     )
-    tokens: int = Field(gt=0, description="target tokens that a run learns from; default: those of training.steps")
+    tokens: int = Field(gt=0, description="Target tokens of a run; default: those of training.steps.")
     warmup_ratio: float | None = Field(
-        None, ge=0, lt=1, description="share of a run's steps in which the learning rate rises"
+        None, ge=0, lt=1, description="Fraction of a run's steps in which the learning rate rises."
     )
     processes: int = Field(
-        1, ge=1, le=64, description="of one run, on one machine; with GPUs one each. Several round otherwise than one"
+        1,
+        ge=1,
+        le=64,
+        description="Processes of one run, on one machine, each with one GPU if there are GPUs. Several "
+        "processes round differently than one.",
     )
     learning_rates: tuple[float, ...] = Field(
-        min_length=2, description="a small one and the tuned one: a verdict must hold at each of them"
+        min_length=2, description="Two learning rates, a small one and the tuned one. A verdict must hold at both."
     )
     looks: tuple[int, ...] = Field(
-        (4, 8, 16), min_length=1, description="pairs of runs at each look, of which each may end the decision"
+        (4, 8, 16),
+        min_length=1,
+        description="Pairs of runs at each interim analysis, any of which can end the decision.",
     )
-    evaluation_documents: int = Field(100, ge=5, description="evaluation documents of each source")
+    evaluation_documents: int = Field(100, ge=5, description="Evaluation documents per source.")
 
     @model_validator(mode="before")
     @classmethod
@@ -67,10 +75,7 @@ class ProxyConfig(Settings):
         if not isinstance(values, Mapping):
             return values
         if "nodes" in values:
-            sentence = (
-                f"is {values['nodes']!r}, but a proxy's runs are on one machine each, since another would have to join "
-                "every one of them; remove it, and give `processes`"
-            )
+            sentence = f"is {values['nodes']!r}, but each proxy run uses one machine; remove it, and set `processes`"
             raise ContradictionError([(("nodes",), sentence)])
         training = values.get("training") or {}
         if isinstance(training, TrainingConfig):
@@ -96,8 +101,8 @@ class ProxyConfig(Settings):
             raise ContradictionError([_of_two_lengths(int(tokens), filled, int(steps), batch, seq_len)])
         if short:
             sentence = (
-                f"is {tokens:,}, which are {steps:,} steps of {batch} x {seq_len} tokens, no more than the {warmup} of "
-                "training.warmup_steps; give more tokens, or lower training.batch or training.warmup_steps"
+                f"is {tokens:,}, which is {steps:,} steps of {batch} x {seq_len} tokens, not more than the {warmup} "
+                "of training.warmup_steps; use more tokens, or lower training.batch or training.warmup_steps"
             )
             raise ContradictionError([(("tokens",), sentence)])
         return {**values, "training": {**training, "steps": steps, "warmup_steps": warmup}, "tokens": tokens}
@@ -112,7 +117,7 @@ class ProxyConfig(Settings):
         unset = TrainingConfig()
         for name, remedy in _SET_BY_RUNS.items():
             if (value := getattr(self.training, name)) != getattr(unset, name):
-                yield ("training", name), f"is {value!r}, which a proxy has not; remove it: {remedy}"
+                yield ("training", name), f"is {value!r}, which a proxy does not support; remove it: {remedy}"
         yield from lacking(self.model, self.training)
         if (steps := self.steps(self.tokens)) != self.training.steps:
             yield _of_two_lengths(self.tokens, steps, self.training.steps, self.training.batch, self.model.seq_len)
@@ -128,7 +133,10 @@ class ProxyConfig(Settings):
         if list(self.learning_rates) != sorted(set(self.learning_rates)):
             yield ("learning_rates",), f"is {list(self.learning_rates)}; give each rate once, the smallest first"
         if list(self.looks) != sorted(set(self.looks)) or self.looks[0] < 2:
-            yield ("looks",), f"is {list(self.looks)}; give numbers of pairs that rise from 2 or more, as [4, 8, 16]"
+            yield (
+                ("looks",),
+                (f"is {list(self.looks)}; give ascending numbers of pairs, at least 2, such as [4, 8, 16]"),
+            )
         # as a tokenizer needs them
         if self.sample_bytes < 2 * self.vocab_size:
             yield (
@@ -155,8 +163,8 @@ class ProxyConfig(Settings):
         steps = self.steps(tokens)
         if steps < 2:
             raise ValueError(
-                f"a run of {tokens:,} tokens has {steps} steps of {self.training.batch} x {self.model.seq_len} tokens, "
-                "and needs two: give it more tokens, or the proxy a smaller training.batch"
+                f"a run of {tokens:,} tokens has {steps} steps of {self.training.batch} x {self.model.seq_len} "
+                "tokens, but needs at least two: use more tokens, or a smaller training.batch in the proxy"
             )
         if self.warmup_ratio is None:
             warmup = min(self.training.warmup_steps, round(self.training.warmup_steps / self.training.steps * steps))

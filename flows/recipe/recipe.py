@@ -49,8 +49,8 @@ def by_name(value: Any) -> Any:
         return value
     path = MIXTURES / f"{value}.yaml" if value in names() else Path(value)
     if not path.is_file():
-        hint = f"{did_you_mean(value, names())} there are: {', '.join(names())}".strip()
-        raise ValueError(f"no mixture file {value}, and none shipped by that name ({hint})")
+        hint = f"{did_you_mean(value, names())} shipped mixtures: {', '.join(names())}".strip()
+        raise ValueError(f"no mixture file {value}, and no shipped mixture with this name ({hint})")
     with path.open("rb") as f:
         values, _ = settings_file.parse_yaml(f.read(settings_file.MAX_BYTES + 1), str(path))
     return values
@@ -58,9 +58,9 @@ def by_name(value: Any) -> Any:
 
 RECIPES = Path(__file__).with_name("recipes")
 _REMEDY = {
-    "sources": "give each source its own name",
-    "steps": "a step may stand in a recipe once",
-    "where": "give the later one its own name, as `step: where_short`",
+    "sources": "give each source a different name",
+    "steps": "a recipe can have each step only once",
+    "where": "give the later one a different name, as `step: where_short`",
 }
 
 
@@ -75,46 +75,51 @@ class Recipe(Settings):
     """Sources, an ordered list of steps, tokenizer, mixture, model and training. Unknown keys are an error."""
 
     name: str = Field(
-        pattern=r"^[a-z][a-z0-9_-]*$", max_length=100, description="also the name of the MLflow experiment"
+        pattern=r"^[a-z][a-z0-9_-]*$", max_length=100, description="Name of the recipe, and of its MLflow experiment."
     )
-    seed: int = Field(1, ge=0, description="of the tokenizer's sample; steps and training have own")
+    seed: int = Field(1, ge=0, description="Seed of the tokenizer's sample. Steps and training have their own seeds.")
     limit: int | None = Field(
-        None, gt=0, description="the first so many documents of each source alone, of its first so many files"
+        None, gt=0, description="Read only the first N documents of each source, from its first N files. null: all."
     )
     sources: tuple[Annotated[Source, BeforeValidator(read_source)], ...] = Field(
-        min_length=1, description="where the documents come from"
+        min_length=1, description="Where documents come from."
     )
     steps: tuple[AnyStep, ...] = Field(
-        description="run in this order; only `url` may come before `extract`, and `normalize` only right after it; "
-        "sources that are all jsonl, parquet, text or code need no `extract`, and `[]` keeps their texts as they are",
+        description="Steps, in the order they run. Only `url` may come before `extract`, and `normalize` "
+        "must come directly after it. Sources with formats jsonl, parquet, text or code need "
+        "no `extract`. `[]` keeps texts unchanged.",
     )
     takedowns: tuple[Address, ...] = Field(
-        (), description="addresses of lists of ids, URLs or hosts whose documents are in no export and no tokens"
+        (),
+        description="Addresses of lists of ids, URLs or hosts. Their documents are excluded from exports and tokens.",
     )
     group_losses: GroupLosses = Field(
         GroupLosses(),
-        description="what is done where steps took far more from a source, host, language or topic than from its like",
+        description="What to do if steps removed far more from one source, host, language or topic than "
+        "from comparable ones.",
     )
     evaluation: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$")], Address] = Field(
         {},
-        description="your own texts that models are evaluated on and never trained on, by name: JSON lines or "
-        "Parquet with a column `text`, or a folder of .txt files",
+        description="Your own evaluation texts, by name: models are evaluated on them and never trained on "
+        "them. JSON Lines or Parquet with a column `text`, or a folder of .txt files.",
     )
-    tokenizer: Tokenizer = Field(Tokenizer(), description="how texts become tokens")
+    tokenizer: Tokenizer = Field(Tokenizer(), description="How texts become tokens.")
     mixture: MixtureLike = Field(
         None,
-        description="what is trained on, or the name of a mixture that ships (llama, pile, redpajama), or the path of "
-        "its YAML file; a corpus needs none",
+        description="Training mixture: its keys, the name of a shipped mixture (llama, pile, redpajama), "
+        "or the path of a YAML file. Not needed for a corpus.",
     )
-    model: ModelConfig = Field(ModelConfig(), description="shape of the model")
-    training: TrainingConfig = Field(TrainingConfig(), description="how the model is trained")
+    model: ModelConfig = Field(ModelConfig(), description="Shape of the model.")
+    training: TrainingConfig = Field(TrainingConfig(), description="How the model is trained.")
     index: bool = Field(
-        False, description="whether the index of `gristmill explain find` and `trace` is made with the token shards"
+        False, description="Build the index of `gristmill explain find` and `trace` together with the token shards."
     )
     word_index: bool = Field(
-        False, description="whether the index of `gristmill explain find --words` is made with the corpus"
+        False, description="Build the index of `gristmill explain find --words` together with the corpus."
     )
-    export: Export | None = Field(None, description="the curated documents as files for others, once they are made")
+    export: Export | None = Field(
+        None, description="Export the curated documents as files after the corpus is finished."
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -146,8 +151,9 @@ class Recipe(Settings):
         if least and not self.model.fp8_matrices(least):
             yield (
                 ("training", "fp8_min_dim"),
-                f"fp8_min_dim is {least}, but no matrix of the blocks has sides of at least that which are multiples "
-                f"of {FP8_MULTIPLE}: lower it, make model.dim and model.ffn such multiples, or set it to null",
+                f"fp8_min_dim is {least}, but no matrix of the blocks has sides of at least this size that "
+                f"are multiples of {FP8_MULTIPLE}: lower it, change model.dim and model.ffn to such "
+                "multiples, or set it to null",
             )
         yield from lacking(self.model, self.training)
         if late := self.training.late_stage(self.model.seq_len):
@@ -159,7 +165,7 @@ class Recipe(Settings):
                 if name in names[:index]:
                     yield (
                         (key, index),
-                        f"`{name}` is named more than once; "
+                        f"`{name}` is listed more than once; "
                         + _REMEDY["where" if key == "steps" and is_where(name) else key],
                     )
         steps = [step.step for step in self.steps]
@@ -167,18 +173,18 @@ class Recipe(Settings):
             if pages := [source.name for source in self.sources if source.needs_extraction]:
                 yield (
                     ("steps",),
-                    f"there is no step `extract`, which the pages of {listed(pages)} need, but "
+                    f"the pages of {listed(pages)} need the step `extract`, but the steps are "
                     f"{listed(steps)}; begin with `- step: extract`",
                 )
                 return
         else:
             for index, step in enumerate(steps[: steps.index("extract")]):
                 if step != "url":
-                    yield ("steps", index), f"only `url` may come before `extract`, here `{step}` does; put it after"
+                    yield ("steps", index), f"only `url` may come before `extract`, but `{step}` does; move it after"
         if "normalize" in steps and steps.index("normalize") != self._extracted:
             index = steps.index("normalize")
-            where = "right after `extract`" if "extract" in steps else "first, or after `url`"
-            yield ("steps", index), f"`normalize` changes the text that all other steps see: put it {where}"
+            where = "directly after `extract`" if "extract" in steps else "first, or after `url`"
+            yield ("steps", index), f"`normalize` changes the text that all other steps see: move it {where}"
 
     def _of_signals(self) -> Iterator[tuple[KeyPath, str]]:
         steps = [step.step for step in self.steps]
@@ -207,7 +213,7 @@ class Recipe(Settings):
                 there = did_you_mean(best, names) or f"give one of {listed(names)}"
                 yield (
                     ("steps", index, "best"),
-                    f"is `best: {best}`, but the signals before it have no such name; {there}",
+                    f"is `best: {best}`, but no step before it gives this signal; {there}",
                 )
             for signal in step.signals:
                 if signal.name in (*names, *DOCUMENT_COLUMNS) and step.step not in steps[:index]:
@@ -230,12 +236,12 @@ class Recipe(Settings):
             except ExpressionError as error:
                 yield (
                     ("mixture",),
-                    f"groups documents by {column.column}, which is not a column and no expression: {error}",
+                    f"groups documents by {column.column}, which is neither a column nor a valid expression: {error}",
                 )
                 continue
             if missing:
                 hint = did_you_mean(missing[0], [*there, *DERIVED]) or (
-                    "put the step that measures it into the recipe, or a source's column into its `columns`"
+                    "add the step that measures it, or add a column of a source to its `columns`"
                 )
                 yield ("mixture",), f"groups documents by {missing[0]}, which no step measures; {hint}"
 
@@ -247,13 +253,13 @@ class Recipe(Settings):
         if missing := [name for name in step.reads if name not in there]:
             yield (
                 ("steps", index),
-                f"`{step.step}` reads {missing[0]}, which no step before it measures; put {_measured_by(missing[0])} "
-                "before it",
+                f"`{step.step}` reads {missing[0]}, which no step before it measures; add "
+                f"{_measured_by(missing[0])} before it",
             )
 
     def _of_expression(self, index: int, step: Where, signals: Sequence[str]) -> Iterator[tuple[KeyPath, str]]:
         if step.expression is None:
-            yield ("steps", index), '`where` has neither `keep` nor `drop`; give one, as `keep: "characters > 200"`'
+            yield ("steps", index), '`where` has neither `keep` nor `drop`; add one, such as `keep: "characters > 200"`'
         own = [name for source in self.sources for name, _ in source.read_columns.own]
         there = [*signals, *own, *DOCUMENT_COLUMNS, *DERIVED]
         if any(source.read_columns.every for source in self.sources):
@@ -263,8 +269,8 @@ class Recipe(Settings):
                 later = next(
                     (s.step for s in self.steps[index:] if name in [signal.name for signal in s.signals]), None
                 )
-                hint = did_you_mean(name, there) or f"there are {listed(dict.fromkeys(there))}"
-                hint = f"the step `{later}` after it measures that; put it before" if later else hint
+                hint = did_you_mean(name, there) or f"the columns are {listed(dict.fromkeys(there))}"
+                hint = f"the later step `{later}` measures it; move that step before this one" if later else hint
                 yield (
                     ("steps", index, "drop" if step.keep is None else "keep"),
                     f"there is no column {name} here; {hint}",
@@ -276,8 +282,8 @@ class Recipe(Settings):
                 if name in signals:
                     yield (
                         ("sources", index, "columns"),
-                        f"names {name}, and a step gives a signal of that name; give it its own name, as "
-                        f"`columns: {{their_{name}: {theirs}}}`",
+                        f"renames a column to {name}, which is also a signal of a step; choose another name, "
+                        f"such as `columns: {{their_{name}: {theirs}}}`",
                     )
 
     def _of_sources(self) -> Iterator[tuple[KeyPath, str]]:
@@ -311,8 +317,8 @@ class Recipe(Settings):
         if self.mixture and self.mixture.packing != "concatenate":
             yield (
                 ("mixture", "packing"),
-                f"is {self.mixture.packing}, and training.objective {self.training.objective} reads no packed rows; "
-                "take it out",
+                f"is {self.mixture.packing}, but training.objective {self.training.objective} does not read "
+                "packed rows; remove it",
             )
 
     def trained_tokenizer(self) -> Tokenizer:
@@ -330,8 +336,8 @@ class Recipe(Settings):
         if self.mixture is None:
             weights = ", ".join(f"{source.name}: 1" for source in self.sources)
             raise ValueError(
-                f"the recipe {self.name} has no `mixture`, which tokens and training need: add "
-                f"`mixture: {{weights: {{{weights}}}}}`, or make its corpus alone by `gristmill corpus`"
+                f"the recipe {self.name} has no `mixture`, which tokens and training need: add `mixture: "
+                f"{{weights: {{{weights}}}}}`, or run only the corpus with `gristmill corpus`"
             )
         return self.mixture
 
@@ -370,7 +376,7 @@ class Recipe(Settings):
 
     @property
     def after(self) -> tuple:
-        """The steps on documents: those behind the extraction and the normalisation."""
+        """The steps on documents: those behind the extraction and the normalization."""
         return self.steps[self._extracted + (self.normalize is not None) :]
 
     @property

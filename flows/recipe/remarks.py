@@ -37,8 +37,8 @@ def _other_languages(recipe: Recipe) -> Iterator[str]:
             bounds = {code: step.languages.get(code, {}).get(_BOUND, getattr(step, _BOUND)) for code in kept}
             if others := [code for code in kept if bounds[code] and code not in step.stop_words_by_language]:
                 yield (
-                    f"steps.gopher_quality: texts in {', '.join(others)} are kept by `language` and dropped here, "
-                    "since stop words are English; give `stop_words_by_language`, or `min_stop_words: null`"
+                    f"steps.gopher_quality: texts in {', '.join(others)} are kept by `language` but dropped here, "
+                    "because the stop words are English; set `stop_words_by_language`, or `min_stop_words: null`"
                 )
 
 
@@ -60,7 +60,7 @@ def _without_training(recipe: Recipe) -> Iterator[str]:
     try:
         extras.require("train", "training a model")
     except extras.MissingExtraError as error:
-        yield f"mixture: {error}; `gristmill run --tokens-only` makes the tokens without"
+        yield f"mixture: {error}; `gristmill run --tokens-only` creates the tokens without training"
 
 
 def _of_tokenizer(recipe: Recipe, settings: MachineSettings) -> Iterator[str]:
@@ -72,13 +72,13 @@ def _of_tokenizer(recipe: Recipe, settings: MachineSettings) -> Iterator[str]:
     trial = tried(path, recipe.tokenizer.end_of_text)
     if trial.changes:
         yield (
-            f"tokenizer.path: {path.name} changes texts before they become tokens: {', '.join(trial.changes)}; the "
-            "model never sees what it takes out"
+            f"tokenizer.path: {path.name} changes texts before it tokenizes them: "
+            f"{', '.join(trial.changes)}; the model never sees what is removed"
         )
     if trial.stripping:
         names = ", ".join(map(repr, trial.stripping[:_SHOWN_TOKENS]))
         more = ", ..." if len(trial.stripping) > _SHOWN_TOKENS else ""
         yield (
-            f"tokenizer.path: in {path.name}, {names}{more} take the white space beside them (lstrip, rstrip); the "
-            "model never sees it where a text has these words"
+            f"tokenizer.path: in {path.name}, {names}{more} strip adjacent white space (lstrip, rstrip); the "
+            "model never sees it where a text has these tokens"
         )

@@ -39,7 +39,7 @@ def parse_yaml(data: bytes, name: str) -> tuple[Any, Origin]:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise _yaml_error(name, None, f"is no text in UTF-8 (byte {error.start}); name a recipe in YAML") from error
+        raise _yaml_error(name, None, f"is not UTF-8 text (byte {error.start}); give a YAML recipe") from error
     try:
         _check_size(text, name)
         loader = yaml.SafeLoader(text)
@@ -70,7 +70,7 @@ def _remedy(problem: str) -> str:
     if "mapping values are not allowed" in problem:
         return "indent the keys of a mapping alike, and put a value with a colon in quotes"
     if "expected" in problem:
-        return "close every bracket and quote before this place, and indent alike"
+        return "close every bracket and quote before this position, and indent lines equally"
     return "correct this line or the one before it"
 
 
@@ -89,7 +89,9 @@ def _check_size(text: str, name: str) -> None:
             )
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > MAX_DEPTH:
-            raise _yaml_error(name, event.start_mark, f"is nested more than {MAX_DEPTH} deep; write it flatter")
+            raise _yaml_error(
+                name, event.start_mark, f"is nested more than {MAX_DEPTH} levels deep; reduce the nesting"
+            )
         aliases += isinstance(event, yaml.AliasEvent)
         if aliases > MAX_ALIASES:
             raise _yaml_error(
@@ -103,7 +105,7 @@ def _lines(
     """Every path with its line, from 1. Raises RecipeError for a key that is there twice, and for a number that YAML
     1.1 reads as another one."""
     if any(node is one for one in above):
-        raise _yaml_error(name, node.start_mark, "holds itself through an alias (*name); write the values out")
+        raise _yaml_error(name, node.start_mark, "contains itself through an alias (*name); write the values out")
     if node.tag not in _TAGS:
         shown = node.tag.replace("tag:yaml.org,2002:", "!!")
         raise _yaml_error(
@@ -143,22 +145,22 @@ def edited(text: str, section: str, values: Mapping[str, Value]) -> str:
     """
     root = yaml.compose(text, Loader=yaml.SafeLoader)
     if not isinstance(root, yaml.MappingNode) or root.flow_style:
-        raise ValueError("the recipe is not a mapping of keys in lines of their own; write its `training` by hand")
+        raise ValueError("the recipe is not a mapping with one key per line; edit its `training` by hand")
     section_node = next((value for key, value in root.value if key.value == section), None)
     if section_node is None or (isinstance(section_node, yaml.ScalarNode) and not section_node.value):
         if section_node is not None:
-            raise ValueError(f"`{section}` is empty; take the line out, and it is written again")
+            raise ValueError(f"`{section}` is empty; delete the line, and it is written again")
         lines = "".join(f"  {key}: {_written(value)}\n" for key, value in values.items())
         return f"{text.rstrip()}\n\n{section}:\n{lines}"
     if not isinstance(section_node, yaml.MappingNode) or not section_node.value:
-        raise ValueError(f"`{section}` is not a mapping with keys; write it by hand")
+        raise ValueError(f"`{section}` is not a mapping; edit it by hand")
     there = {key.value: value for key, value in section_node.value}
     changes = []
     for key, value in values.items():
         if key in there:
             node = there[key]
             if isinstance(node, yaml.CollectionNode) and not node.flow_style:
-                raise ValueError(f"`{section}.{key}` has lines of its own; write it by hand")
+                raise ValueError(f"`{section}.{key}` spans several lines; edit it by hand")
             changes.append((node.start_mark.index, node.end_mark.index, _written(value)))
     new = {key: value for key, value in values.items() if key not in there}
     if new:
@@ -177,7 +179,7 @@ def edited(text: str, section: str, values: Mapping[str, Value]) -> str:
         text = text[:start] + put + text[stop:]
     whole = yaml.safe_load(text)[section]
     if any(whole.get(key) != value for key, value in values.items()):
-        raise ValueError(f"`{section}` cannot be changed in place; write it by hand")
+        raise ValueError(f"`{section}` cannot be edited automatically; edit it by hand")
     return text
 
 
@@ -203,8 +205,8 @@ def named_file(name: str | Path, shipped: Path, what: str) -> Path:
         raise IsADirectoryError(f"{name} is a folder: name a {what} in it")
     if not path.is_file():
         names = sorted(one.stem for one in shipped.glob("*.yaml"))
-        hint = f"{did_you_mean(name, names)} there are: {', '.join(names)}".strip()
-        raise FileNotFoundError(f"no {what} file {name}, and none shipped by that name ({hint})")
+        hint = f"{did_you_mean(name, names)} shipped: {', '.join(names)}".strip()
+        raise FileNotFoundError(f"no {what} file {name}, and no shipped one with this name ({hint})")
     return path
 
 

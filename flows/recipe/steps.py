@@ -58,7 +58,7 @@ from gristmill.tasks.url.step import Url
 @dataclass(frozen=True)
 class TableRow:
     """A step: its settings, and for one that looks at all documents the function that makes its stages, as
-    `module:function`. Steps on documents are measured in one pass with their neighbours, and decided together."""
+    `module:function`. Steps on documents are measured in one pass with their neighbors, and decided together."""
 
     settings: type[Step]
     stages: str = ""

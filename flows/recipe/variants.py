@@ -72,7 +72,7 @@ def difference(base: Recipe, other: Recipe) -> list[str]:
     """What differs between two recipes, as the lines of a unified diff: `@@ steps.minhash @@`, then `-threshold: 0.8`
     and `+threshold: 0.9`. Names of recipes are left out.
 
-    Steps and sources are compared by their names: their list with one neighbour, where it differs, then the settings
+    Steps and sources are compared by their names: their list with one neighbor, where it differs, then the settings
     that differ of those in both, defaults too. One that a recipe alone has is shown with what it gives that is not the
     default.
     """
@@ -144,7 +144,7 @@ def _flow(value: Any) -> str:
 
 
 def texts_alone(recipe: Recipe, texts: Mapping[str, str]) -> Recipe:
-    """A recipe that reads texts that are given apart from the sources, normalised as the recipe normalises.
+    """A recipe that reads texts that are given apart from the sources, normalized as the recipe normalizes.
 
     `texts`: by name JSON lines with `text` and, if they have it, `url`, Parquet with a column `text`, a .txt file, or a
     folder of them, each a path or an address.
@@ -157,7 +157,9 @@ def texts_alone(recipe: Recipe, texts: Mapping[str, str]) -> Recipe:
 def _files(address: str) -> dict[str, Any]:
     """The files of a text set as the keys of a source. Raises FileNotFoundError for what has no end, as /dev/zero."""
     if os.path.exists(address) and not (os.path.isfile(address) or os.path.isdir(address)):
-        raise FileNotFoundError(f"the text set {address} is a pipe or a device: write its texts to a file, name that")
+        raise FileNotFoundError(
+            f"the text set {address} is a pipe or a device: write its texts to a file, and give that file"
+        )
     if address.endswith(_JSONL):
         return {"jsonl": [address], "url_column": "url"}
     if address.endswith(".parquet"):
@@ -181,7 +183,7 @@ def _set(data: dict[str, Any], whole: dict[str, Any], setting: str) -> None:
     keys = name.strip().split(".")
     if not equals or not all(keys):
         raise RecipeError(
-            [Finding(setting, "", "is not a setting; write step.setting=value, as minhash.threshold=0.9")]
+            [Finding(setting, "", "is not a setting; write step.setting=value, such as minhash.threshold=0.9")]
         )
     try:
         parsed = given_value(name, value)
@@ -195,8 +197,8 @@ def _set(data: dict[str, Any], whole: dict[str, Any], setting: str) -> None:
         keys = ["steps", *keys]
     if keys[0] not in Recipe.model_fields:
         names = [*steps, *Recipe.model_fields]
-        hint = did_you_mean(keys[0], names) or f"there are {', '.join(names)}"
-        raise RecipeError([Finding(setting, keys[0], f"is not a step and no key of the recipe; {hint}")])
+        hint = did_you_mean(keys[0], names) or f"known names: {', '.join(names)}"
+        raise RecipeError([Finding(setting, keys[0], f"is neither a step nor a key of the recipe; {hint}")])
     given_at, node = data, whole
     for depth, key in enumerate(keys[:-1]):
         given_at, node = _below(given_at, node, key, ".".join(keys[:depth]), setting)
@@ -237,7 +239,7 @@ def _below(given_at: Any, node: Any, key: str, path: str, setting: str) -> tuple
     if isinstance(node, list):
         names = [entry.get("step") or entry.get("name") for entry in node]
         if key not in names:
-            hint = did_you_mean(key, names) or f"there are {', '.join(names)}"
+            hint = did_you_mean(key, names) or f"known entries: {', '.join(names)}"
             raise RecipeError([Finding(setting, path, f"has no entry {key}; {hint}")])
         return given_at[names.index(key)], node[names.index(key)]
     if not isinstance(node, dict):
@@ -249,4 +251,4 @@ def _below(given_at: Any, node: Any, key: str, path: str, setting: str) -> tuple
 
 
 def _no_keys(value: Any, path: str, setting: str) -> RecipeError:
-    return RecipeError([Finding(setting, path, f"is {shown(value)}, which has no keys below it; give it as a whole")])
+    return RecipeError([Finding(setting, path, f"is {shown(value)}, which has no nested keys; set the whole value")])

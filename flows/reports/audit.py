@@ -170,7 +170,10 @@ def write(recipe: Any, step: str = "", settings: MachineSettings | None = None) 
                 name = f"{recipe.name}-audit-{one.step}-{passed.left.kept.key}.html"
                 paths.append(pages.write(settings.home, name, page(audit_of(recipe.name, passed, one))))
     if not paths:
-        raise ValueError(f"the learned filter {step or filters[0]} of {recipe.name} dropped nothing: there is no cut")
+        raise ValueError(
+            f"the learned filter {step or filters[0]} of {recipe.name} dropped no documents, so "
+            "there is no cutoff to audit"
+        )
     return paths
 
 
@@ -248,7 +251,7 @@ def page(audit: Audit) -> str:
         recipe=audit.recipe,
         step=audit.step,
         question=audit.question,
-        labelled=bool(labels),
+        labeled=bool(labels),
         about=orjson.dumps(about).decode(),
         documents=audit.texts,
         script=Markup(pages.resource("votes.js")),
@@ -283,9 +286,9 @@ class Votes(BaseModel):
     def _of_the_page(self) -> Self:
         drawn = {*self.nearest, *self.sampled}
         if strange := sorted({*self.votes} - drawn):
-            raise ValueError(f"{strange[0]} has a vote, and is not among the documents of the page")
+            raise ValueError(f"{strange[0]} has a vote, but is not one of the documents of the page")
         if self.labels and (drawn - {*self.labels} or {*self.labels.values()} - {*self.sizes}):
-            raise ValueError("the labels are not those of the documents of the page")
+            raise ValueError("the labels do not belong to the documents of the page")
         return self
 
 
@@ -338,7 +341,7 @@ class Agreement:
 
     @property
     def remarks(self) -> list[str]:
-        votes = f"{self.sample.all.votes} votes on the sample a reader agrees with {self.step}"
+        votes = f"on {self.sample.all.votes} votes on the sample, a reader agrees with {self.step}"
         whole = [] if self.whole is None else [f"by the {votes} on {self.whole:.0%} of what it judged"]
         return [*whole, f"{self.unsure} votes cannot say"]
 
@@ -351,17 +354,17 @@ def agreement(path: str, settings: MachineSettings | None = None) -> Agreement:
     """
     settings = settings or MachineSettings()
     data = files.read_bytes(path)
-    with opening(path, "file of votes as a page of `gristmill explain audit` saves them", "save the votes again"):
+    with opening(path, "file of votes as saved by a page of `gristmill explain audit`", "save the votes again"):
         given = Votes.model_validate_json(data)
     stages = Home(settings.home).stages(given.stage)
     if not stages:
         raise LookupError(
-            f"{path} is about the stage {given.stage}, which {settings.home} does not have; name by GRISTMILL_HOME the "
-            "home that the page was written from"
+            f"{path} belongs to the stage {given.stage}, which {settings.home} does not have; set "
+            "GRISTMILL_HOME to the home that the page was written from"
         )
     sides = _sides(stages[0], given.step, list(given.votes))
     if strange := sorted(set(given.votes) - set(sides)):
-        raise ValueError(f"{path} has a vote on {strange[0]}, which {given.stage} did not judge; save the votes again")
+        raise ValueError(f"{path} has a vote on {strange[0]}, which {given.stage} did not score; save the votes again")
     right = {id_: (vote == "yes") == (sides[id_] == KEPT) for id_, vote in given.votes.items() if vote != "unsure"}
     if given.labels:
         sides = given.labels

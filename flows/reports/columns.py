@@ -76,7 +76,7 @@ def check_names(expression: str, there: Iterable[str]) -> None:
     """Raise LookupError for a column that an expression names and that is not there."""
     names = [*dict.fromkeys(there), *DERIVED]
     for name in missing(expression, names):
-        hint = did_you_mean(name, names) or f"there are {', '.join(names)}"
+        hint = did_you_mean(name, names) or f"the columns are {', '.join(names)}"
         raise LookupError(f"--where: these documents have no column {name}; {hint}")
 
 

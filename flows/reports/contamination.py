@@ -58,12 +58,12 @@ class Contamination:
         """A row for each benchmark; then the sum, examples, and where the rest is."""
         columns = ("benchmark", "#items", "#judged", "#dirty", "#of judged|.2%", "#documents", "#of all|.3%")
         yield Table(columns, [tuple(vars(row).values()) for row in self.benchmarks])
-        yield f"{self.holding:,} of {self.documents:,} documents hold an item of a benchmark."
+        yield f"{self.holding:,} of {self.documents:,} documents contain an item of a benchmark."
         for one in self.examples:
             shown = " ".join(one.found.split())
             cut = "..." if len(shown) > _SHOWN else ""
             yield f"{one.benchmark}:{one.item} in {one.document}, score {one.score:.2f}: {shown[:_SHOWN]}{cut}"
-        yield f"items, clean and dirty ones apart: {self.split}"
+        yield f"clean and contaminated items, in separate files: {self.split}"
         yield f"every item with its documents and score: {self.items}"
 
 
@@ -76,8 +76,8 @@ def contamination(recipe: Any, examples: int = 3, settings: MachineSettings | No
     stages = [stage for stage in report.corpus.stages if stage.name == HITS]
     if not stages:
         raise LookupError(
-            f"the recipe {report.recipe.name} has no step `decontamination`, so nothing was compared with benchmarks; "
-            "add the step and run the recipe"
+            f"the recipe {report.recipe.name} has no step `decontamination`, so no document was compared "
+            "with benchmarks; add the step and run the recipe"
         )
     return tuple(_contamination(stage, examples) for stage in stages)
 

@@ -222,7 +222,7 @@ class _Texts:
             found = self._marks(shard, row, document, text)
         except (ValueError, LookupError, OSError) as error:
             # homes keep the stages of older code, and lists that a step reads may have moved
-            return Dropped(stage, shown, text, own, f"{row['step']} cannot look at the text again: {error}")
+            return Dropped(stage, shown, text, own, f"{row['step']} cannot process the text again: {error}")
         if found is None:
             return Dropped(stage, shown, text, own)
         return Dropped(stage, shown, text, found.marks, remark=found.remark)

@@ -36,8 +36,8 @@ def finished(recipe: Any, settings: MachineSettings | None = None) -> Run:
         outputs.make("corpus")
     except NotFinishedError as error:
         raise NotFinishedError(
-            f"the corpus of {recipe.name} is not finished in {redact_url(settings.home)}: run `gristmill corpus "
-            f"{argument}`; it resumes what was begun"
+            f"the corpus of {recipe.name} is not finished in {redact_url(settings.home)}: run `gristmill "
+            f"corpus {argument}`, which resumes it"
         ) from error
     if outputs.recipe.mixture is not None:
         with suppress(NotFinishedError):

@@ -150,7 +150,7 @@ def record_again(
         return None, f"{where} cannot be read again: {error}"
     for name in ("url", "record_id"):
         if name in row and row[name] != getattr(found, name):
-            return None, f"{where} is another record now: its {name} is {getattr(found, name)!r}"
+            return None, f"{where} now has a different record: its {name} is {getattr(found, name)!r}"
     return found, ""
 
 

@@ -46,23 +46,24 @@ def offending(step: RuleStep, row: dict[str, Any], document: pa.Table, text: str
     """
     found = [rule for rule in step.rules if rule.name == row["rule"]]
     if not found:
-        raise LookupError(f"{step.step} has no rule {row['rule']} any more")
+        raise LookupError(f"{step.step} no longer has a rule {row['rule']}")
     [rule] = found
     document = document.set_column(document.schema.get_field_index("text"), "text", pa.array([text], pa.large_string()))
     batch = Batch(document)
     parts = counted(step, rule, batch)
     few = row["value"] < row["threshold"]
     if few and not rule.unit.startswith("fraction"):
-        return Marked(remark=f"nothing is marked: {rule.name} asks for more {rule.unit} than the text has")
+        return Marked(remark=f"nothing is marked: {rule.name} requires more {rule.unit} than the text has")
     if not isinstance(parts, Parts) or parts.where.all():
         return Marked()
     if not few:
         return Marked(_merged(batch, parts, parts.where, text))
     others = _merged(batch, parts, ~parts.where, text)
     if 2 * sum(stop - start for start, stop in others) <= len(text):
-        return Marked(others, f"marked is what {rule.name} does not count, in {rule.unit}")
+        return Marked(others, f"{rule.name} counts everything that is not marked, in {rule.unit}")
     return Marked(
-        _merged(batch, parts, parts.where, text), f"marked is what {rule.name} counts, too small a {rule.unit}"
+        _merged(batch, parts, parts.where, text),
+        f"{rule.name} counts what is marked, which is too small a {rule.unit}",
     )
 
 

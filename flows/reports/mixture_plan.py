@@ -43,8 +43,8 @@ class PlannedSource:
     @property
     def remark(self) -> str:
         if self.epochs > MAX_EPOCHS:
-            return f"more than {MAX_EPOCHS} epochs: repeated tokens are worth less and less"
-        return "has too little for its weight" if self.share < self.wanted * (1 - 1e-9) else ""
+            return f"more than {MAX_EPOCHS} epochs: repeated tokens have diminishing value"
+        return "too few tokens for its weight" if self.share < self.wanted * (1 - 1e-9) else ""
 
 
 def plan_table(sources: Iterable[PlannedSource]) -> Table:
@@ -74,14 +74,14 @@ def plan_mixture(
     report = finished(recipe, settings)
     if report.data is None:
         name = report.recipe.name
-        raise NotFinishedError(f"the tokens of {name} are not made: run `gristmill run {name} --tokens-only` first")
+        raise NotFinishedError(f"the tokens of {name} do not exist: run `gristmill run {name} --tokens-only` first")
     given = Mixture.model_validate(by_name(mixture)) if mixture else report.recipe.training_mixture()
     budget = budget or report.recipe.training.token_budget(report.recipe.model.seq_len)
     ours = report.recipe.training_mixture()
     if (given.by, given.rehydrate) != (ours.by, ours.rehydrate):
         raise ValueError(
-            f"the mixture groups documents otherwise than {report.recipe.name} does: give both the same `by` and "
-            "`rehydrate`"
+            f"the mixture groups documents differently from {report.recipe.name}: use the same `by` and "
+            "`rehydrate` in both"
         )
     if report.data.grouped is not None:
         has = report.data.grouped.result["tokens"]
@@ -92,10 +92,10 @@ def plan_mixture(
         if missing := sorted(set(given.named) - set(has)):
             raise ValueError(
                 f"the mixture names {', '.join(missing)}, which are not sources of {report.recipe.name} "
-                f"({', '.join(has)}); name the sources as the mixture does, or give your own mixture"
+                f"({', '.join(has)}); use the mixture's names for the sources, or write your own mixture"
             )
         if empty := sorted(name for name in given.named if not has[name]):
-            raise ValueError(f"the mixture names {', '.join(empty)}, but no document of these is left to train on")
+            raise ValueError(f"the mixture names {', '.join(empty)}, but these have no documents left to train on")
     met = mean_shares(stretches(given, has, budget), budget)
     wanted = _wanted(given, has, budget)
     packed_sources = _packing(report.data.mixture, report.recipe.model.seq_len) if packing else {}

@@ -58,7 +58,7 @@ def recall_plot(bins: Sequence[Bin], settings: MinHash) -> Markup:
               f"1 - (1 - J^{settings.rows})^{settings.bands}"),
         Layer("points", middle, [one.measured for one in bins], "part", "measured, 95% interval",
               [one.least for one in bins], [one.most for one in bins]),
-        Layer("points", middle, [one.expected for one in bins], "cut", "expected of the same pairs"),
+        Layer("points", middle, [one.expected for one in bins], "cut", "expected for the same pairs"),
     ]  # fmt: skip
     if settings.threshold is not None:
         layers.append(Layer("dotted", [settings.threshold] * 2, [-np.inf, np.inf], "soft", "threshold"))
@@ -172,7 +172,7 @@ def write(recipe: Any, settings: MachineSettings | None = None) -> str:
     """
     recipe = load(recipe)
     if not any(isinstance(step, MinHash) for step in recipe.steps):
-        raise ValueError(f"the recipe {recipe.name} has no step `minhash`: there is nothing to report")
+        raise ValueError(f"the recipe {recipe.name} has no step `minhash`, so there is nothing to report")
     settings = settings or MachineSettings()
     options.configure(job_options(settings))
     context, recipe = open_run(settings, recipe)
@@ -300,13 +300,17 @@ def _counted(
     for name, number in (
         ("dropped as near-duplicates", drops.get("near_duplicate", 0)),
         *([("dropped as taken down", drops["takedown"])] if drops.get("takedown") else []),
-        ("documents that stay", counts["rows_out"]),
+        ("documents kept", counts["rows_out"]),
         ("documents in clusters: dropped, or kept with others dropped for them", clustered),
     ):
         yield name, number, pages.share(number, arriving)
     if compared is not None:
         more = f"share bands with more kept documents than the {step.comparisons:,} that they were compared with"
-        yield f"unlike sets that stay, but {more} (left_out)", compared.result["left_out"], ""
+        yield (
+            f"kept, similar to none of these, but {more} (left_out)",
+            compared.result["left_out"],
+            "",
+        )
 
 
 def _lost_row(by: LostBy) -> tuple[Any, ...]:

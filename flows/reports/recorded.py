@@ -62,11 +62,14 @@ def _recipe_of(run: RecordedRun, given: Recipe) -> Recipe:
     except ValidationError as error:
         problem = error.errors()[0]
         where = ".".join(map(str, problem["loc"]))
-        _warn(f"the recipe of the run {run.label} cannot be read any more ({where}: {problem['msg']}): yours is used")
+        _warn(
+            f"the recipe of the run {run.label} cannot be read any more ({where}: "
+            f"{problem['msg']}): using yours instead"
+        )
         return given
     _warn(
-        f"the recipe {given.name} has changed since its run of {run.ended or run.began}, which is read: "
-        + "; ".join(f"{name} was {_short(was)}, is {_short(is_)}" for name, was, is_ in found)
+        f"the recipe {given.name} has changed since its run of {run.ended or run.began}; using the recipe of "
+        "that run. Changes: " + "; ".join(f"{name} was {_short(was)}, is {_short(is_)}" for name, was, is_ in found)
     )
     return recorded
 
@@ -101,8 +104,8 @@ class RecordedStages:
         if (found := self.find(spec)) is None:
             command = "corpus" if self._recipe.mixture is None else "run"
             raise NotFinishedError(
-                f"{spec.name} of the recipe {self._recipe.name} is not finished in {redact_url(self._home)}: run "
-                f"`gristmill {command} RECIPE` with it"
+                f"{spec.name} of the recipe {self._recipe.name} is not finished in {redact_url(self._home)}: "
+                f"run `gristmill {command} RECIPE` with it"
             )
         return found
 
@@ -129,7 +132,7 @@ class RecordedStages:
 
     def _say(self, label: str, spec: StageSpec, manifest: Mapping[str, Any]) -> None:
         if not self._quiet:
-            _warn(f"{label} is read as it is: {'; '.join(reasons(spec, manifest)) or 'its key has changed'}")
+            _warn(f"{label} is read unchanged: {'; '.join(reasons(spec, manifest)) or 'its key has changed'}")
 
 
 def reasons(spec: StageSpec, manifest: Mapping[str, Any]) -> list[str]:
@@ -144,7 +147,7 @@ def reasons(spec: StageSpec, manifest: Mapping[str, Any]) -> list[str]:
             found.append(f"{what.format(name)} was {_short(was)}, is {_short(is_)}")
     if manifest["unicode"] != now["unicode"]:
         found.append(f"Unicode of Python was {manifest['unicode']}, is {now['unicode']}")
-    found += [f"{name} has other contents" for name, _, _ in differences(manifest["inputs"], now["inputs"])]
+    found += [f"{name} has different contents" for name, _, _ in differences(manifest["inputs"], now["inputs"])]
     return found
 
 
@@ -189,15 +192,15 @@ class WouldMake:
     def sentences(self) -> list[str]:
         """What is said of it, a line each."""
         if not self.certain:
-            return [f"a run makes nothing: all of its {self.reused} stages are finished"]
-        lines = [f"a run reuses {self.reused} stages and makes {len(self.certain)} for certain:"]
+            return [f"a run would make no stages: all {self.reused} are finished"]
+        lines = [f"a run would reuse {self.reused} stages and make at least {len(self.certain)}:"]
         for one in self.certain:
-            cost = "" if one.cpu_seconds is None else f" ({one.cpu_seconds:,.1f} CPU s when it was last made)"
+            cost = "" if one.cpu_seconds is None else f" ({one.cpu_seconds:,.1f} CPU s the last time it was made)"
             lines.append(f"  {one.label}: {one.why}{cost}")
         if self.open_end:
-            lines.append("  and all that comes after, which was never made")
+            lines.append("  and all later stages, which were never made")
         elif self.perhaps:
-            lines.append(f"and up to {len(self.perhaps)} more, if contents differ: {', '.join(self.perhaps)}")
+            lines.append(f"and up to {len(self.perhaps)} more if contents differ: {', '.join(self.perhaps)}")
         return lines
 
 

@@ -67,10 +67,10 @@ def books(wanted: str) -> Iterator[Book]:
         kind = own_steps.find(wanted, BUILT_IN)
         assert kind is not None, "an address finds a class, or raises StepError"
         if not issubclass(kind, DocumentStep):
-            raise LookupError(f"{wanted} is a learned filter, whose rules are its bounds; name a step on documents")
+            raise LookupError(f"{wanted} is a learned filter, whose only rules are its limits; give a document step")
         steps = {wanted: kind}
     if wanted and wanted not in steps:
-        raise LookupError(f"no document step is called {wanted}; there are {', '.join(steps)}")
+        raise LookupError(f"unknown document step {wanted}; the steps are {', '.join(steps)}")
     for name, step in steps.items():
         if wanted in ("", name):
             yield Book(step.model_fields["step"].default, tuple(_cuts(step)), tuple(_rows(step)))
@@ -151,8 +151,8 @@ def _decisions(step: DocumentStep) -> Sequence[Thresholded]:
 
 
 ORDER = (
-    "The rules of a step are asked in the order of their numbers. The first that a document fails is the reason of its "
-    "drop, in the ledger and in the funnel. Shown are the recipe's keys with their defaults; null does not bind."
+    "The rules of a step are checked in numerical order. The ledger and the funnel record the first rule that a "
+    "document fails as the reason for its drop. The recipe's keys are shown with their defaults; null means no limit."
 )
 _FIXED = {"low": "at least", "high": "at most", "allowed": "must be", "excluded": "must not be"}
 
@@ -171,7 +171,7 @@ def _book_lines(book: Book) -> Iterator[str]:
     if len(sources) <= 1:
         yield f"  {''.join(sources)}"
     if book.cuts:
-        yield "  cuts out of texts:"
+        yield "  cuts from texts:"
     for number, cut in enumerate(book.cuts, 1):
         yield _head(f"{number:2} {cut.rule}", [f"{name} {_written(value)}" for name, value in cut.settings.items()])
         yield f"     {cut.description}"
@@ -183,7 +183,7 @@ def _book_lines(book: Book) -> Iterator[str]:
 
 def _row(number: int, row: Row, source: str) -> Iterator[str]:
     if row.rule:
-        of_groups = [f"{name} {_written(value)} (of some languages)" for name, value in row.groups]
+        of_groups = [f"{name} {_written(value)} (for some languages)" for name, value in row.groups]
         # an end as a recipe sets it, or what the step asks for whatever the recipe says
         ends = [f"{each.setting or _FIXED[each.end]} {_written(each.value)}" for each in row.thresholds]
         yield _head(f"{number:2} {row.rule}", [*ends, *of_groups])

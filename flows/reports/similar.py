@@ -91,8 +91,8 @@ def look_up(
     ]
     if not current:
         raise LookupError(
-            f"no stage `signatures` that this version has made, with its texts, is finished in {home}: run a recipe "
-            "with the step `minhash`"
+            f"{home} has no finished stage `signatures` of this version with its texts: run a recipe with "
+            "the step `minhash`"
         )
     query_among = _query(home, texts, document)
     for stage, documents, signed in current:
@@ -152,12 +152,12 @@ def _query(home: str, texts: list[FinishedStage], document: str) -> Callable[[Fi
     known = sorted({found[-1] for found in rows_of})
     if not known:
         raise LookupError(
-            f"there is no file {document}, and no document in {home} has an id that begins so; "
-            "`gristmill explain show` prints ids"
+            f"no file {document}, and no document in {home} has an id that begins with it; `gristmill "
+            "explain show` prints ids"
         )
     if len(known) > 1:
         raise LookupError(
-            f"{len(known)} documents have an id that begins with {document}, as {' and '.join(known[:2])}"
+            f"{len(known)} documents have an id that begins with {document}, such as {' and '.join(known[:2])}"
         )
     queries = {
         key: Query(read_rows(part, np.array([row]), ["text"])["text"][0].as_py(), known[0], shard)

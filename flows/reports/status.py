@@ -225,7 +225,7 @@ def show(home: str, name: str, n: int, where: str = "") -> Iterator[KeptDocument
     matching = sorted([*found.stages(name), *found.unfinished(name)], key=lambda stage: stage.label)
     if not matching:
         known = ", ".join(row.stage for row in status(home)) or "none"
-        raise FileNotFoundError(f"no stage {name} in {home}; there are: {known}")
+        raise FileNotFoundError(f"no stage {name} in {home}; the stages are {known}")
     for stage in matching:
         yield KeptDocuments(stage.folder, _first(stage, n, where))
 
@@ -245,8 +245,8 @@ def _curated(home: Home, n: int, where: str) -> Iterator[KeptDocuments]:
     if not last:
         known = ", ".join(stage.label for stage in home.stages("documents")) or "none is finished"
         raise FileNotFoundError(
-            f"no run of a recipe has curated documents in {home.address}: run one by `gristmill corpus`, or name a "
-            f"stage of extracted documents by its key ({known})"
+            f"no run of a recipe has curated documents in {home.address}: run one with `gristmill corpus`, "
+            f"or give the key of a stage of extracted documents ({known})"
         )
     for key, names in last.items():
         stage = home.stage(key)

@@ -125,14 +125,14 @@ class Proposals:
     def remarks(self, least: int) -> list[str]:
         """What the proposals do not cover; `least`: documents that a language needs."""
         idle, without = (
-            f"Without a proposal, since they {why}: {', '.join(names)}." if names else ""
+            f"No proposal, because they {why}: {', '.join(names)}." if names else ""
             for why, names in (
                 ("drop nothing of the reference", self.idle),
                 ("have no thresholds for languages", self.without),
             )
         )
-        few = f"Left out, with fewer than {least:,} documents: {listed(self.few)}." if self.few else ""
-        return [*filter(None, (few, idle, without)), *(f"Without a proposal: {reason}." for reason in self.unmatched)]
+        few = f"Omitted, with fewer than {least:,} documents: {listed(self.few)}." if self.few else ""
+        return [*filter(None, (few, idle, without)), *(f"No proposal: {reason}." for reason in self.unmatched)]
 
     def recipe_part(self) -> dict[str, list[dict[str, Any]]]:
         """The `steps` of a recipe, of each its `languages` alone."""
@@ -208,7 +208,7 @@ def _propose(
     if there.get(reference, 0) < least:
         known = listed(there)
         raise _TooFewError(
-            f"{there.get(reference, 0)} documents in {reference}, {least} are needed; there are: {known}"
+            f"{there.get(reference, 0)} documents in {reference}, but {least} are needed; the languages are {known}"
         )
     found.few.update({name: count for name, count in there.items() if count < least})
     places = {name: np.flatnonzero(languages == name) for name, count in there.items() if count >= least}
@@ -224,7 +224,7 @@ def _propose(
 def _match(found: Proposals, threshold: _Threshold, values: np.ndarray, places: dict, reference: str) -> None:
     own = threshold.of(reference)
     if own is None:
-        found.unmatched.append(f"{threshold.step}.{threshold.setting}: it is null for {reference}, so it drops nothing")
+        found.unmatched.append(f"{threshold.step}.{threshold.setting}: null for {reference}, so it drops nothing")
         return
     drops = share(values[places[reference]], own, threshold.end)
     if not drops:

@@ -1,6 +1,6 @@
 """From a token of a shard to its document, its record, and the same token derived from that record again.
 
-Extraction, normalisation and the document steps of the stage `documents` run once more. What later steps cut out of a
+Extraction, normalization and the document steps of the stage `documents` run once more. What later steps cut out of a
 text depends on other documents, or on signals that did, so it is taken from the ledgers of edits.
 """
 
@@ -215,7 +215,7 @@ class TokenSource:
         begins, lengths = index["offset"].to_numpy(), index["length"].to_numpy()
         tokens = int(lengths.sum())
         if not 0 <= token < tokens:
-            raise IndexError(f"{self.path} has {tokens:,} tokens, counted from 0, and none with the number {token:,}")
+            raise IndexError(f"{self.path} has {tokens:,} tokens, counted from 0, so there is no token {token:,}")
         at = int(np.searchsorted(begins, token, side="right")) - 1
         with open(self.stage.file(self.path.rpartition("/")[2]).local(), "rb") as f:
             f.seek(int(begins[at]) * dtype.itemsize)
@@ -247,7 +247,9 @@ class TokenSource:
         """The file of the tokenizer that the shard was encoded with."""
         made = self.stage.input("tokenizer")
         if made is None:
-            raise LookupError(f"the home of {self.stage.label} does not have the tokenizer that it was encoded with")
+            raise LookupError(
+                f"the home of {self.stage.label} does not have the tokenizer that the stage was encoded with"
+            )
         return made.file(made.result["tokenizer"]["file"])
 
 
@@ -262,7 +264,7 @@ def token_source(home: str, shard: str) -> TokenSource:
     folder, _, name = files.absolute(path).rpartition("/")
     named = _NAME.fullmatch(name)
     if named is None or not files.exists(path):
-        raise LookupError(f"{shard} is not a token shard: name one as `tokens-KEY/train-00000.bin`, or by its path")
+        raise LookupError(f"{shard} is not a token shard: give one as `tokens-KEY/train-00000.bin`, or its path")
     stage = open_stage(folder)
     texts: list[FinishedStage] = []
     found = stage.documents
@@ -270,7 +272,7 @@ def token_source(home: str, shard: str) -> TokenSource:
         texts.insert(0, found)
         found = found.documents
     if not texts or "files" not in texts[0].inputs:
-        raise LookupError(f"{stage.label} was not made of documents that its home, {stage.home.address}, has")
+        raise LookupError(f"{stage.label} was not made from documents in its home, {stage.home.address}")
     return TokenSource(f"{folder}/{name}", stage, tuple(texts), int(named[1]))
 
 

@@ -47,13 +47,13 @@ class TokenizerFigures:
     def table(self) -> Table:
         """A row for all texts, and one for each source and language."""
         title = (
-            f"{self.name}: vocabulary {self.vocab_size:,}, unused {self.unused:,}, in the first {self.shared:.1%}, "
-            f"embedding {self.embedding:,} parameters, inexact documents {self.inexact:,}"
+            f"{self.name}: vocabulary {self.vocab_size:,}, {self.unused:,} unused, {self.shared:.1%} shared with the "
+            f"first, embedding {self.embedding:,} parameters, {self.inexact:,} documents not reproduced exactly"
         )
         groups: list[tuple[Group, Group | None, int]] = [(("all", ""), None, sum(self.tokens.values()))]
         groups += [(group, group, self.tokens[group]) for group in sorted(self.tokens)]
         rows = [(*name, self.bytes_per_token(group), self.fertility(group), n) for name, group, n in groups]
-        return Table(("source", "language", "#bytes a token|.3f", "#tokens a word|.3f", "#tokens"), rows, title)
+        return Table(("source", "language", "#bytes per token|.3f", "#tokens per word|.3f", "#tokens"), rows, title)
 
     def bytes_per_token(self, group: Group | None = None) -> float:
         return _ratio(self.bytes, self.tokens, group)
@@ -83,8 +83,8 @@ def tokenizer_figures(
         recorded += [(f"{path}", _kept(path, f"{folder}/{at}")) for at, path in enumerate(others)]
         if not recorded:
             raise ValueError(
-                f"the tokenizer of {recipe.name} is not made, and no other is named; name a file, or "
-                f"run `gristmill run {recipe.name} --tokens-only`"
+                f"the tokenizer of {recipe.name} is not finished, and no other tokenizer is given; give a "
+                f"file, or run `gristmill run {recipe.name} --tokens-only`"
             )
         places = report.corpus.places
         shards = ([*_documents(recipe, places, i)] for i in range(len(places.sources)))

@@ -61,13 +61,15 @@ def changed(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
     for name, value in changes.items():
         step_name, *path = name.split(".")
         if step_name not in steps:
-            raise ValueError(f"{name}: no step {step_name} in the recipe {recipe.name}; there are {', '.join(steps)}")
+            raise ValueError(
+                f"{name}: no step {step_name} in the recipe {recipe.name}; its steps are {', '.join(steps)}"
+            )
         step = steps[step_name]
         known = [field for field in type(step).model_fields if field != "step"]
         if not path or path[0] not in known:
-            raise ValueError(f"{name}: {step_name} has no such setting; there are {', '.join(known)}")
+            raise ValueError(f"{name}: {step_name} has no such setting; its settings are {', '.join(known)}")
         if reason := _not_a_threshold(recipe, step, path[0]):
-            raise ValueError(f"{name} cannot be replayed: {reason}. Change it in the recipe, and `gristmill run` it")
+            raise ValueError(f"{name} cannot be replayed: {reason}. Change it in the recipe, and run the recipe")
         steps[step_name] = _with(step, name, path, value)
     try:
         return Recipe.model_validate(dict(recipe) | {"steps": tuple(steps.values())})
@@ -77,13 +79,13 @@ def changed(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
 
 def _not_a_threshold(recipe: Recipe, step: Any, setting: str) -> str:
     if step.step not in {later.step for later in recipe.after}:
-        return f"{step.step} decides while documents are made, and what it drops is not stored"
+        return f"{step.step} decides while documents are extracted, and what it drops is not stored"
     if step.step in {chooses.step for chooses in recipe.choosing}:
-        return f"by {step.step} the engine union chooses the texts of pages, and other texts are not stored"
+        return f"the engine union chooses the texts of pages by {step.step}, and other texts are not stored"
     if setting in thresholds_of(step):
         return ""
     if isinstance(step, DocumentStep):
-        return "it changes what is measured, or the text, and not only what is decided"
+        return "it changes measurements or the text, not only decisions"
     return f"{step.step} looks at all documents together"
 
 
@@ -93,7 +95,7 @@ def _with(step: Any, name: str, path: list[str], value: Any) -> Any:
     for key in path[:-1]:
         inner = inner.setdefault(key, {}) if isinstance(inner, dict) else None
     if not isinstance(inner, dict):
-        raise ValueError(f"{name}: {'.'.join(path[:-1])} of {step.step} has no settings within")
+        raise ValueError(f"{name}: {'.'.join(path[:-1])} of {step.step} has no nested settings")
     inner.update(dict.fromkeys(replaced(name, value)))
     inner[path[-1]] = value
     try:
@@ -178,12 +180,12 @@ class Replay:
     def remarks(self) -> list[str]:
         """What the funnel does not cover."""
         if self.unchanged:
-            return ["The same documents stay, so all that comes after is as recorded."]
+            return ["The same documents are kept, so all later results are as recorded."]
         if not self.behind:
             return []
         return [
-            f"Not replayed: {', '.join(self.behind)}. A step that looks at all documents together may decide otherwise "
-            "even about those that stay: run the changed recipe to know."
+            f"Not replayed: {', '.join(self.behind)}. These steps look at all documents together and could also "
+            "decide differently about documents that are kept. To see their results, run the changed recipe."
         ]
 
     def shard(self, number: int) -> ShardReplay:
@@ -234,7 +236,7 @@ def whatif(recipe: Any, changes: Mapping[str, Any], settings: MachineSettings | 
     the remedy; ValueError for a setting that is not there, has a wrong value, or is no threshold.
     """
     if not changes:
-        raise ValueError("nothing to replay: name at least one setting")
+        raise ValueError("nothing to replay: give at least one setting")
     settings = settings or MachineSettings()
     options.configure(job_options(settings))
     context, old = open_run(settings, load(recipe))
@@ -248,7 +250,7 @@ def whatif(recipe: Any, changes: Mapping[str, Any], settings: MachineSettings | 
         before += _counts(passed)
     if behind := names - touched:
         raise ValueError(
-            f"between {', '.join(sorted(touched))} and {', '.join(sorted(behind))} there is a step that looks at all "
+            f"between {', '.join(sorted(touched))} and {', '.join(sorted(behind))}, a step looks at all "
             "documents together: replay their settings one at a time"
         )
     changed_steps = {step.step: step for step in pinned(context, new.after)}

@@ -37,7 +37,7 @@ def flow_run_name() -> str:
     and records nowhere that it did. So a name of that form is replaced, and any other one is kept.
     """
     context = _context()
-    assert context.flow is not None and context.flow_run is not None, "Prefect asks for the name of a run that begins"
+    assert context.flow is not None and context.flow_run is not None, "Prefect requests the name when a run begins"
     run = context.flow_run
     if run.deployment_id is not None and not run.auto_scheduled and not _RANDOM_NAME.fullmatch(run.name):
         return run.name
@@ -57,7 +57,7 @@ def stage_name(spec: StageSpec) -> str:
 
 def _context() -> FlowRunContext:
     context = FlowRunContext.get()
-    assert context is not None, "stages are made, and runs are named, within a flow"
+    assert context is not None, "stages are made and runs are named inside a flow"
     return context
 
 
@@ -122,7 +122,7 @@ def progress_artifact(name: str) -> Callable[[float], None]:
             update_progress_artifact(ids[0], progress=percent)
             return
         key = artifact_key("progress", name)
-        artifact = create_progress_artifact(key=key, progress=percent, description=f"progress of {name}")
+        artifact = create_progress_artifact(key=key, progress=percent, description=f"Progress of {name}")
         ids.append(cast(UUID, artifact))  # no coroutine, as no event loop runs in this thread
 
     return record
@@ -162,8 +162,8 @@ def training_figures(report: Run) -> dict[str, float]:
     """How well the model predicts, and what it was trained on; losses in nats a token."""
     names = ("heldout/bits_per_byte", "unigram/bits_per_byte", "heldout/loss", "unigram/loss")
     figures = {name: report.result[name] for name in (*names, "parameters", "steps", "tokens")}
-    figures |= {f"share of {source.name}": source.share for source in report.mixture}
-    figures |= {f"epochs of {source.name}": source.epochs for source in report.mixture}
+    figures |= {f"share of {source.name} in training tokens": source.share for source in report.mixture}
+    figures |= {f"epochs of {source.name} in training": source.epochs for source in report.mixture}
     return figures | {
         "first training loss": report.training_losses[0],
         "last training loss": report.training_losses[-1],

@@ -18,7 +18,7 @@ TAG = "gristmill"
 _BLOCK = "gristmill-failures"
 _EVENT = "prefect.flow-run."
 _ENDED = {f"{_EVENT}{state}" for state in ("Completed", "Failed", "Crashed", "Cancelled")}
-# Prefect's own wait for a cancelled process, before it kills it, is half a minute
+# Prefect's own wait for a canceled process, before it kills it, is half a minute
 CANCELLING = timedelta(minutes=3)
 # three beats of PREFECT_FLOWS_HEARTBEAT_FREQUENCY=30, as Prefect's documentation of dead runs has it
 SILENCE = timedelta(seconds=90)
@@ -62,7 +62,7 @@ def _failed(block: object) -> AutomationCore:
         **_of_our_runs(), expect={f"{_EVENT}Failed", f"{_EVENT}Crashed"}, posture=Posture.Reactive, threshold=1
     )
     return AutomationCore(
-        name=f"{PREFIX}a failure is sent to the webhook",
+        name=f"{PREFIX}notify the webhook of a failed run",
         trigger=trigger,
         actions=[CallWebhook(block_document_id=block, payload=_MESSAGE)],
     )
@@ -79,10 +79,10 @@ def _cancelled() -> AutomationCore:
         within=CANCELLING,
     )
     return AutomationCore(
-        name=f"{PREFIX}a cancelled run is ended",
-        description="The worker ends a run that is cancelled. If the worker is gone, too, the record is ended here.",
+        name=f"{PREFIX}end a canceled run",
+        description="The worker ends a canceled run. If the worker has also ended, this ends the record.",
         trigger=trigger,
-        actions=[ChangeFlowRunState(state=StateType.CANCELLED, message="nobody was there to end it")],
+        actions=[ChangeFlowRunState(state=StateType.CANCELLED, message="no worker was running to end it")],
     )
 
 
@@ -97,8 +97,8 @@ def _silent() -> AutomationCore:
         within=SILENCE,
     )
     return AutomationCore(
-        name=f"{PREFIX}a run that has died is ended",
-        description="Runs say that they live if the worker has PREFECT_FLOWS_HEARTBEAT_FREQUENCY=30.",
+        name=f"{PREFIX}end a run that has died",
+        description="Requires PREFECT_FLOWS_HEARTBEAT_FREQUENCY=30 on the worker, so that runs send heartbeats.",
         trigger=trigger,
-        actions=[ChangeFlowRunState(state=StateType.CRASHED, message="nothing was heard of its process")],
+        actions=[ChangeFlowRunState(state=StateType.CRASHED, message="no heartbeat from its process")],
     )

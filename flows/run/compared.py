@@ -52,7 +52,7 @@ _COLUMNS = (
     re.compile(r"train/tokens"),
     re.compile(r"resources/(training_hours|corpus_core_hours)"),
 )
-_ABOUT = "**Which runs can be compared.**"
+_ABOUT = "**Comparable runs**"
 
 
 def tracked_names(data: Data) -> TrackedNames:
@@ -100,7 +100,7 @@ def _differences(base: Mapping[str, Any], recipe: Mapping[str, Any]) -> Iterator
         yield from (f"without {what}{one}" for one in before if one not in now)
         missing += [f"{key}.{one}." for one in {*before, *now} if one not in before or one not in now]
         if [one for one in before if one in now] != [one for one in now if one in before]:
-            yield f"{key} in another order"
+            yield f"{key} in a different order"
     for key in _differing(base, recipe):
         if not key.startswith(tuple(missing)):
             yield f"{key.removeprefix('steps.')} {_shown(flat(dict(recipe)).get(key))}"
@@ -173,7 +173,10 @@ def _git(*arguments: str) -> str:
 def evaluated_on(data: Data, others: list[Run]) -> list[str]:
     """What a model was evaluated on, and which runs of the experiment were evaluated on something else, as Markdown."""
     names, lines, shared = tracked_names(data), [], []
-    for kind, what in (("heldout", "held-out documents of the sources"), ("evaluation", "texts that the recipe names")):
+    for kind, what in (
+        ("heldout", "held-out documents of the sources"),
+        ("evaluation", "texts of the recipe's `evaluation`"),
+    ):
         own = {name.partition("/")[2]: facts for name, facts in data.evaluated.items() if name.startswith(f"{kind}/")}
         if not own:
             continue
@@ -186,10 +189,10 @@ def evaluated_on(data: Data, others: list[Run]) -> list[str]:
         size = sum(facts["bytes"] for facts in own.values())
         lines.append(f"Evaluated on {what} ({sizes}; {size:,} bytes): {', '.join(begins)}.")
     lines.append(
-        "Runs that have a metric of one such name were evaluated on the same bytes; the lower is better. Nothing else "
-        "tells which recipe is better: `survivors-...` are the held-out documents that this recipe keeps, and losses "
-        "by token are of its own tokenizer and text. One run of each recipe says little: `gristmill decide ablate` "
-        "says how sure a difference is."
+        "Runs with a metric of the same name were evaluated on the same bytes, and lower is better. Only "
+        "these metrics show which recipe is better: `survivors-...` are the held-out documents that this "
+        "recipe keeps, and losses per token depend on the run's own tokenizer and text. One run per recipe "
+        "is weak evidence: `gristmill decide ablate` measures how certain a difference is."
     )
     apart = [run for run in others if run.data.tags.get(COMPARABLE, comparable(data)) != comparable(data)]
     if apart:
@@ -198,9 +201,10 @@ def evaluated_on(data: Data, others: list[Run]) -> list[str]:
         # first: of a long description MLflow shows the beginning
         lines.insert(
             0,
-            f"**Not comparable** with {named}{more}: their held-out documents differ, as sources, files, "
-            "`limit`, extraction, normalisation, `mixture.heldout_fraction`, `training.eval_tokens` or takedowns do."
-            + (f" Compare with these by {', '.join(shared)} alone, where they have it." if shared else ""),
+            f"**Not comparable** with {named}{more}: their held-out documents differ, because the sources, "
+            "files, `limit`, extraction, normalization, `mixture.heldout_fraction`, `training.eval_tokens` "
+            "or takedowns differ."
+            + (f" Compare with these only by {', '.join(shared)}, where they have it." if shared else ""),
         )
     return lines
 
@@ -221,7 +225,7 @@ def describe_experiment(client: mlflow.MlflowClient, experiment: str) -> None:
         groups.setdefault(run.data.tags[COMPARABLE], []).append(run.info.run_name or run.info.run_id)
     lines = [f"{_ABOUT} Runs were evaluated on the same documents if their metrics have the same name."]
     if len(groups) > 1:
-        lines[0] += f" **There are {len(groups)} groups; compare runs of one group alone.**"
+        lines[0] += f" **There are {len(groups)} groups. Compare only runs of the same group.**"
     for name, runs in sorted(groups.items()):
         named = ", ".join(f"`{run}`" for run in sorted(set(runs))[: 2 * _NAMED])
         more = ", ..." if len(set(runs)) > 2 * _NAMED else ""

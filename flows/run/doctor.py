@@ -67,9 +67,7 @@ def examine(settings: MachineSettings) -> Iterator[Line]:
             yield from look(settings)
         except Exception as error:
             message = redact_urls(f"{type(error).__name__}: {error}".splitlines()[0])
-            yield Line(
-                "error", look.__name__.strip("_"), message[:300], "look at the settings named in `gristmill --help`"
-            )
+            yield Line("error", look.__name__.strip("_"), message[:300], "check the settings, see `gristmill --help`")
 
 
 def _versions(settings: MachineSettings) -> Iterator[Line]:
@@ -79,7 +77,7 @@ def _versions(settings: MachineSettings) -> Iterator[Line]:
     yield Line("ok", "versions", f"Python {python}, {versions}")
 
     if missing := extras.missing(extras.EXTRAS["train"]):
-        remedy = "pip install 'gristmill[train]', unless this machine only makes corpora"
+        remedy = "pip install 'gristmill[train]', unless this machine only builds corpora"
         yield Line("warning", "extra train", f"{', '.join(missing)} not installed", remedy)
     whole = [extra for extra, distributions in extras.EXTRAS.items() if not extras.missing(distributions)]
     yield Line("ok", "extras", f"installed: {', '.join(whole) or 'none'}")
@@ -91,9 +89,9 @@ def _memory(settings: MachineSettings) -> Iterator[Line]:
     allowed, total = distributed.system.memory_limit(), psutil.virtual_memory().total
     have = f"{allowed / 1e9:.1f} GB" + (f" allowed of {total / 1e9:.1f}" if allowed < total else "")
     wanted = workers * 2 * settings.memory
-    description = f"{have}; {workers} workers, GRISTMILL_MEMORY {settings.memory / 1e9:.1f} GB"
+    description = f"{have}; {workers} workers with GRISTMILL_MEMORY {settings.memory / 1000000000.0:.1f} GB"
     if wanted > allowed:
-        yield Line("warning", "memory", description, "set GRISTMILL_MEMORY or GRISTMILL_WORKERS lower")
+        yield Line("warning", "memory", description, "lower GRISTMILL_MEMORY or GRISTMILL_WORKERS")
     else:
         yield Line("ok", "memory", description)
 
@@ -114,11 +112,11 @@ def _disks(settings: MachineSettings) -> Iterator[Line]:
             Path(folder).mkdir(parents=True, exist_ok=True)
             tempfile.TemporaryFile(dir=folder).close()
         except OSError as error:
-            yield Line("error", name, f"{folder}: {error.strerror}", f"let this user write there, or set {setting}")
+            yield Line("error", name, f"{folder}: {error.strerror}", f"make it writable, or set {setting}")
             continue
         free = shutil.disk_usage(folder).free
         state: State = "error" if free < _FREE_ERROR else "warning" if free < _FREE_WARNING else "ok"
-        remedy = f"make room (`gristmill home gc`), or set {setting} to a larger disk" if state != "ok" else ""
+        remedy = f"free space (`gristmill home gc`), or set {setting} to a larger disk" if state != "ok" else ""
         yield Line(state, name, f"{folder}: {free / 1e9:.1f} GB free", remedy)
 
 
@@ -127,13 +125,13 @@ def _home(settings: MachineSettings) -> Iterator[Line]:
     shown = redact_url(settings.home)
     folder = files.join(settings.home, f"doctor-{uuid.uuid4().hex}")
     path, word = files.join(folder, "file"), b"grist"
-    bucket = "make the bucket, and give this user the right to read, write, list and delete in it"
+    bucket = "create the bucket, and give this user permission to read, write, list and delete in it"
     try:
         created = exclusive.create(path, word)
         again = exclusive.create(path, b"other")
         read, names = exclusive.read(path), exclusive.names(folder)
     except Exception as error:
-        remedy = "let this user write there" if files.is_local(settings.home) else bucket
+        remedy = "make it writable for this user" if files.is_local(settings.home) else bucket
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         yield Line("error", "home", redact_urls(f"{shown}: {reason}".splitlines()[0])[:300], remedy)
         return
@@ -141,12 +139,12 @@ def _home(settings: MachineSettings) -> Iterator[Line]:
         with contextlib.suppress(Exception):
             files.remove(folder)
     if not created or read != word or names != ["file"]:
-        yield Line("error", "home", f"{shown}: what was written is not what is read", bucket)
+        yield Line("error", "home", f"{shown}: a test file was read back with different content", bucket)
     elif again:
-        remedy = "take a store with conditional writes (S3: If-None-Match), or let one run at a time work in this home"
-        yield Line("error", "home", f"{shown}: a file was created twice", remedy)
+        remedy = "use a store with conditional writes (S3: If-None-Match), or run only one run at a time in this home"
+        yield Line("error", "home", f"{shown}: a conditional write created a file twice", remedy)
     else:
-        yield Line("ok", "home", f"{shown}: written, read, listed and removed; conditional writes hold")
+        yield Line("ok", "home", f"{shown}: write, read, list, remove and conditional writes work")
 
 
 def _kernels(settings: MachineSettings) -> Iterator[Line]:
@@ -155,13 +153,20 @@ def _kernels(settings: MachineSettings) -> Iterator[Line]:
         yield Line("ok", "kernels", f"compiled, in {complete.parent}")
     else:
         yield Line(
-            "warning", "kernels", f"not compiled in {complete.parent}", "`gristmill home compile`, or the first run"
+            "warning",
+            "kernels",
+            f"not compiled in {complete.parent}",
+            "`gristmill home compile`, or the first run",
         )
 
 
 def _prefect(settings: MachineSettings) -> Iterator[Line]:
     if (named := server.named()) is None:
-        yield Line("ok", "prefect", "a server of each run, or of `gristmill ui`; PREFECT_API_URL would name another")
+        yield Line(
+            "ok",
+            "prefect",
+            "each run starts its own server, or uses that of `gristmill ui`; to use another one, set PREFECT_API_URL",
+        )
         return
     address, _, login = named
     yield from _service(
@@ -171,7 +176,7 @@ def _prefect(settings: MachineSettings) -> Iterator[Line]:
         "PREFECT_API_URL",
         "PREFECT_API_AUTH_STRING",
         expected=version("prefect"),
-        upgrade="install the same release of prefect on server and client",
+        upgrade="install the same release of prefect on the server and the client",
     )
 
 
@@ -202,22 +207,20 @@ def _service(
     try:
         answer = httpx.get(url, auth=auth, timeout=_SECONDS)  # type: ignore[arg-type]
     except httpx.HTTPError as error:
-        yield Line("error", name, f"{where} does not answer ({error})", f"start it, or correct {setting}")
+        yield Line("error", name, f"{where} does not answer ({error})", f"start it, or fix {setting}")
         return
     if answer.status_code in (401, 403):
         yield Line("error", name, f"{where} refuses the login (HTTP {answer.status_code})", f"set {secret}")
         return
     if answer.status_code != 200:
-        yield Line(
-            "error", name, f"{where} answers HTTP {answer.status_code}", f"look at its log, or correct {setting}"
-        )
+        yield Line("error", name, f"{where} answers HTTP {answer.status_code}", f"check its log, or fix {setting}")
         return
     if expected and (theirs := str(answer.json())) != expected:
-        yield Line("warning", name, f"{where} is release {theirs}, here is {expected}", upgrade)
+        yield Line("warning", name, f"{where} has release {theirs}, but this machine has {expected}", upgrade)
     else:
         yield Line("ok", name, f"{where} answers" + (f", release {expected}" if expected else ""))
     if auth and httpx.get(url, timeout=_SECONDS).status_code == 200:
-        yield Line("warning", name, f"{where} answers without a login, too", "switch authentication on in the server")
+        yield Line("warning", name, f"{where} also answers without a login", "enable authentication on the server")
     if date := answer.headers.get("Date"):
         yield _clock(name, parsedate_to_datetime(date).timestamp())
 
@@ -226,9 +229,12 @@ def _clock(name: str, theirs: float) -> Line:
     skew = time.time() - theirs
     description = f"{abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} {name}"
     if abs(skew) < _SKEW_WARNING:
-        return Line("ok", "clock", f"as that of {name}")
+        return Line("ok", "clock", f"same as {name}")
     return Line(
-        "error" if abs(skew) > _SKEW_ERROR else "warning", "clock", description, "let NTP set both machines' clocks"
+        "error" if abs(skew) > _SKEW_ERROR else "warning",
+        "clock",
+        description,
+        "synchronize both clocks with NTP",
     )
 
 
@@ -244,13 +250,13 @@ def _dask(settings: MachineSettings) -> Iterator[Line]:
     try:
         clusters.check("dask", 0, address, "", tls)
     except ValueError as error:
-        yield Line("error", "dask", str(error), "correct GRISTMILL_DASK_ADDRESS and GRISTMILL_DASK_TLS_*")
+        yield Line("error", "dask", str(error), "fix GRISTMILL_DASK_ADDRESS and GRISTMILL_DASK_TLS_*")
         return
     try:
         client = distributed.Client(address, timeout=_SECONDS, set_as_default=False, security=tls.security())
     except OSError as error:
         message = f"{address} does not answer ({str(error).splitlines()[0]})"
-        yield Line("error", "dask", message, "start the scheduler, or correct GRISTMILL_DASK_ADDRESS")
+        yield Line("error", "dask", message, "start the scheduler, or fix GRISTMILL_DASK_ADDRESS")
         return
     with client:
         workers = client.scheduler_info(n_workers=-1)["workers"]
@@ -259,7 +265,9 @@ def _dask(settings: MachineSettings) -> Iterator[Line]:
             return
         theirs = client.run(_on_worker)
         if clusters.is_open(address):
-            message = f"{address} asks for no key: who reaches it can run code as its user and read what it works on"
+            message = (
+                f"{address} requires no certificate: anyone who can reach it can run code as its user and read its data"
+            )
             remedy = "start scheduler and workers with `--protocol tls` and certificates (docs/guides/schedule.md)"
             yield Line("warning", "dask", message, remedy)
         hanging = sum(client.run(_may_hang).values())
@@ -271,12 +279,12 @@ def _dask(settings: MachineSettings) -> Iterator[Line]:
     if other:
         worker, releases = next(iter(other.items()))
         differing = [
-            f"{name} {releases.get(name)}, here {ours[name]}" for name in ours if releases.get(name) != ours[name]
+            f"{name} {releases.get(name)} instead of {ours[name]}" for name in ours if releases.get(name) != ours[name]
         ]
         message = f"{len(other)} of {len(workers)} workers differ; {worker}: {', '.join(differing)}"
-        yield Line("error", "dask", message, "install the same gristmill and the same libraries on all workers")
+        yield Line("error", "dask", message, "install the same gristmill and libraries on all workers")
     else:
-        yield Line("ok", "dask", f"{address} has {len(workers)} workers with the versions of this machine")
+        yield Line("ok", "dask", f"{address} has {len(workers)} workers with the same versions as this machine")
 
 
 def _cluster(settings: MachineSettings) -> Line:
@@ -284,13 +292,13 @@ def _cluster(settings: MachineSettings) -> Line:
     try:
         clusters.check(settings.executor, settings.workers, settings.dask_address, settings.cluster, settings.dask_tls)
     except (ImportError, OSError, ValueError, extras.MissingExtraError) as error:
-        return Line("error", "executor", str(error), "look at docker/kubernetes and docker/slurm for examples")
+        return Line("error", "executor", str(error), "see docker/kubernetes and docker/slurm for examples")
     if settings.executor == "slurm" and shutil.which("sbatch") is None:
-        return Line("error", "executor", "sbatch is not on the PATH", "run where SLURM's commands are installed")
+        return Line("error", "executor", "sbatch is not on the PATH", "run on a machine with SLURM's commands")
     if settings.executor == "kubernetes" and not all(settings.dask_tls):
         message, _, remedy = clusters.UNPROTECTED.partition("; ")
         return Line("warning", "executor", message, remedy)
-    return Line("ok", "executor", f"{settings.executor}, {settings.workers} workers as {settings.cluster} has them")
+    return Line("ok", "executor", f"{settings.executor}, {settings.workers} workers as in {settings.cluster}")
 
 
 def _on_worker() -> dict[str, str]:
@@ -328,10 +336,10 @@ def _ports(settings: MachineSettings) -> Iterator[Line]:
         try:
             bound(address.hostname or "", address.port or 0)()
         except OSError as error:
-            remedy = "end what listens there, or give another GRISTMILL_TRAINING_RENDEZVOUS on all nodes"
+            remedy = "end the process that listens on it, or set another GRISTMILL_TRAINING_RENDEZVOUS on all nodes"
             yield Line("error", "ports", f"{settings.training_rendezvous}: {error.strerror}", remedy)
             return
         yield Line("ok", "ports", f"{settings.training_rendezvous} is free")
         return
     bound("127.0.0.1", 0)()
-    yield Line("ok", "ports", "loopback can be listened on")
+    yield Line("ok", "ports", "loopback is available")

@@ -1,4 +1,4 @@
-"""Flows and tasks whose records end as their process does: Cancelled by a signal, Crashed when it was killed."""
+"""Flows and tasks whose records end as their process does: Canceled by a signal, Crashed when it was killed."""
 
 import contextlib
 import functools
@@ -76,7 +76,7 @@ _OF_OWN_SERVER = ("View at", "Unable to connect to", "Service %r failed")
 class RecordedFlow(Flow):
     """A flow of a recipe, recorded by a server of the home if the user named none, whose runs do not stay RUNNING.
 
-    SIGINT and SIGTERM end it and its parts as Cancelled. The outermost one then raises KeyboardInterrupt, or SystemExit
+    SIGINT and SIGTERM end it and its parts as Canceled. The outermost one then raises KeyboardInterrupt, or SystemExit
     with 143. A second SIGINT ends the process at once. It also ends the records of flows whose process is dead, which
     are known by a tag. A worker of Prefect's runs the flow without calling it, and sees to signals itself.
     """
@@ -139,7 +139,7 @@ def recorded_flow(**settings: Any) -> Callable[[Callable[..., Any]], RecordedFlo
 
 
 def cancellable(fn: Callable[P, R]) -> Callable[P, R]:
-    """The body of a flow or a task that is recorded as Cancelled if a signal ends it."""
+    """The body of a flow or a task that is recorded as Canceled if a signal ends it."""
 
     @functools.wraps(fn)
     def body(*args: P.args, **kwargs: P.kwargs) -> Any:
@@ -153,7 +153,7 @@ def cancellable(fn: Callable[P, R]) -> Callable[P, R]:
 
 
 def unless_cancelled(result: R) -> R:
-    """What a task returned; raises KeyboardInterrupt if that is a state, with which Prefect says it was cancelled."""
+    """What a task returned; raises KeyboardInterrupt if that is a state, with which Prefect says it was canceled."""
     if isinstance(result, State) and result.is_cancelled():
         raise KeyboardInterrupt
     return result
@@ -200,7 +200,7 @@ def _signals() -> Iterator[None]:
 def _server() -> Iterator[None]:
     """Record at the server that the user has named, or at one of this home."""
     if get_current_settings().api.url:
-        said = "Prefect's server does not answer; it is asked again for four minutes"
+        said = "Prefect's server does not answer. Retrying for four minutes."
         logging.getLogger("prefect.client").setLevel(logging.DEBUG)
         run_log.say_once("prefect.client", "Encountered retryable exception", said)
         known: dict[Any, Any] = {PREFECT_CLIENT_MAX_RETRIES: _PATIENT_TRIES}
@@ -236,8 +236,8 @@ def _plain_errors() -> Iterator[None]:
             why = trouble(Path(settings.tracking_uri.removeprefix(_SQLITE)), MLFLOW_HOLDS)
         if not why:
             first = redact_urls(" ".join(f"{type(error).__name__}: {error}".split()))[:300]
-            why = f"a record of this run could not be written ({first}): see that its server answers, then run again"
-        raise RuntimeError(f"{why}; the stages that are made are kept") from error
+            why = f"a record of this run could not be written ({first}): check that its server answers, then run again"
+        raise RuntimeError(f"{why}; finished stages are kept") from error
 
 
 def _of_a_record(error: BaseException | None) -> bool:

@@ -56,7 +56,7 @@ def compile_kernels(say: Callable[[str], None]) -> int:
     if compiled.COMPLETE.is_file():
         return 0
     wanted, done = kernels(), set[str]()
-    say(f"kernels: compiling {len(wanted)}, once on this machine (a minute of two cores)")
+    say(f"kernels: compiling {len(wanted)}, once per machine (about a minute on two cores)")
     last_line = time.monotonic()
     with progress_bar() as bar:
         task = bar.add_task("kernels", total=len(wanted))
@@ -65,7 +65,7 @@ def compile_kernels(say: Callable[[str], None]) -> int:
             bar.update(task, completed=len(done))
             if time.monotonic() - last_line > _LINE_SECONDS:
                 last_line = time.monotonic()
-                waits = "waiting for the process that compiles them"
+                waits = "waiting for another process to compile them"
                 say(f"kernels: {waits if names is None else f'{len(done)} of {len(wanted)} compiled'}")
     return len(done)
 

@@ -108,7 +108,7 @@ def _make_app() -> Any:
     settings = MachineSettings()
     uri = settings.tracking_uri
     if uri.startswith("http"):
-        raise RuntimeError(f"MLflow's records are at {redact_url(uri)}: open its own pages there")
+        raise RuntimeError(f"MLflow's records are at {redact_url(uri)}: open that server's pages instead")
     artifacts = f"{settings.local_folder}/mlflow-artifacts"
     if uri.startswith(tracking.SQLITE):
         database = Path(uri.removeprefix(tracking.SQLITE))

@@ -47,7 +47,7 @@ def _reuse(flow: str, recipe: Recipe, settings: MachineSettings) -> Run:
     seen = None
     if not check_run(recipe, settings):
         seen = Seen(settings.home, recipe.name)
-        log.warning("files that the recipe names are gone: they count as its last run saw them")
+        log.warning("files of the recipe are missing: using their contents as of its last run")
     options.configure(job_options(settings))
     recorder = RunRecorder(settings.home, recipe.name, seen, flow, recipe.model_dump(mode="json"))
     remaking = Remaking(settings.home, [step.step for step in recipe.steps], filter_stages(recipe.steps))

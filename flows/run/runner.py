@@ -64,7 +64,7 @@ class _End:
             raise TerminationSignal(why.signal)
         if isinstance(why, KeyboardInterrupt):
             raise KeyboardInterrupt
-        raise EndedError(f"ended, since a stage that was made at the same time has failed: {why}") from why
+        raise EndedError(f"ended, because a stage that was made at the same time failed: {why}") from why
 
 
 def build_at_once(make: Make, specs: Sequence[SlotSpec], most: int) -> list[StageResult]:
@@ -122,7 +122,7 @@ def run_context(recipe: Recipe) -> Iterator[RunContext]:
     ):
         seen = None if there else Seen(settings.home, recipe.name)
         if seen:
-            get_run_logger().warning("files that the recipe names are gone: they count as its last run saw them")
+            get_run_logger().warning("files of the recipe are missing: using their contents as of its last run")
         flow, whole = flow_run.get_flow_name() or "", recipe.model_dump(mode="json")
         last_run = RunRecorder(settings.home, recipe.name, seen, flow, whole)
         remaking = Remaking(settings.home, [step.step for step in recipe.steps], filter_stages(recipe.steps))

@@ -39,7 +39,7 @@ else:
     database_dependencies = wrapt.lazy_import("prefect.server.database.dependencies")
     prefect_settings = wrapt.lazy_import("prefect.settings")
 
-HOLDS = "Prefect's records of earlier runs, which no run needs, and no data"
+HOLDS = "Prefect's records of earlier runs; no run needs them, and they contain no data"
 # The recorder of task runs loses some in bursts unless its batches are larger (seen with prefect 3.8 and 3.9). Flows
 # use no block types, and two servers that start at once in a new home would both insert them; without the memo, one
 # that a user starts in the home makes them.

@@ -38,7 +38,9 @@ def write(to: Path) -> list[Path]:
     for name in NAMES:
         there = to / name
         if there.exists() and there.read_bytes() != (source() / name).read_bytes():
-            raise FileExistsError(f"{there} is there and differs from what ships: move it away, or name another folder")
+            raise FileExistsError(
+                f"{there} already exists and differs from the shipped file: move it away, or choose another folder"
+            )
     for name in NAMES:
         original, path = source() / name, to / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -69,7 +69,7 @@ class TrackedExperiment:
             ensure_mlflow(self._database)
         if uri.startswith("http"):
             # its client asks again for four minutes, with waits that double and a line for each
-            message = f"MLflow at {redact_url(uri)} does not answer; it is asked again for four minutes"
+            message = f"MLflow at {redact_url(uri)} does not answer. Retrying for four minutes."
             run_log.say_once("urllib3.connectionpool", "Retrying", message)
             # MLflow's errors show its address, and Prefect keeps errors
             uri, user, password = without_user(uri)

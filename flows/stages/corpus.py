@@ -179,9 +179,9 @@ def check_sources(corpus: Corpus) -> None:
     for source, counts in corpus.documents.result["sources"].items():
         if not counts["documents"]:
             raise NothingLeftError(
-                f"the source {source} gives no document: of its {counts['records']:,} records "
-                f"{_dropped(counts['drops'])}; see `gristmill explain show dropped`, then name other files, loosen "
-                f"these steps or take {source} out of the recipe"
+                f"the source {source} gives no documents: of its {counts['records']:,} records, "
+                f"{_dropped(counts['drops'])}. See `gristmill explain show dropped`, then use other files, "
+                f"loosen these steps or remove {source} from the recipe"
             )
 
 
@@ -193,9 +193,8 @@ def check_left(corpus: Corpus, steps: tuple[Step, ...]) -> None:
     emptied = next(count for count in counts if not count["rows_out"])
     named = " and ".join(f"`{step.step}`" for step in steps if step.step == emptied["step"]) or emptied["step"]
     raise NothingLeftError(
-        f"nothing is left of the corpus after the step {named}: of {emptied['rows_in']:,} documents "
-        f"{_dropped(emptied['drops'])}; loosen {named} in the recipe, whose thresholds `gristmill decide whatif` "
-        "tries out"
+        f"the corpus is empty after the step {named}: of {emptied['rows_in']:,} documents, "
+        f"{_dropped(emptied['drops'])}. Loosen {named} in the recipe; `gristmill decide whatif` tries its thresholds"
     )
 
 

@@ -281,7 +281,9 @@ def _extract(phases: PhaseRunner, record: Extraction, places: tuple[ShardFiles, 
     parts = _misread(record, places, records)
     again: Mapping[int, dict] = {}
     if parts:
-        phases.message(f"documents: {len(parts)} ranges of files are read again: their first records lay in others")
+        phases.message(
+            f"documents: {len(parts)} ranges of files are read again, because their first records were in other ranges"
+        )
         phases.forget("extract", parts)
         read_again = Each(sorted(parts), lambda number: _of_range(jobs(number), parts[number]))
         again = phases.map("extract_again", extract_shard, read_again, common=common | {"own": own})
@@ -398,8 +400,8 @@ def _check_signals(own: Sequence[str], steps: Iterable[Step]) -> None:
     for step in steps:
         if taken := [signal.name for signal in step.signals if signal.name in own]:
             raise ValueError(
-                f"a source has the column {taken[0]}, and the step {step.step} gives a signal of that name: name the "
-                f"source's `columns` one by one, and this one by its own name, as {{their_{taken[0]}: {taken[0]}}}"
+                f"a source has the column {taken[0]}, and the step {step.step} gives a signal with that name: list "
+                f"the source's `columns` one by one, and rename this one, as {{their_{taken[0]}: {taken[0]}}}"
             )
 
 

@@ -95,7 +95,7 @@ def evaluation_documents(
     set.
 
     `clean`: a path or address of JSON lines or Parquet with a column `text`, a folder of .txt files, or `reference`;
-    it is normalised as the first recipe normalises. The result's `sets` have documents and bytes by set; `read` gives
+    it is normalized as the first recipe normalizes. The result's `sets` have documents and bytes by set; `read` gives
     the documents. Raises NothingLeftError or ValueError for a source without a text, or a set with too few documents,
     FileNotFoundError for a clean set that is not there.
     """
@@ -155,8 +155,8 @@ def _choose(phases: PhaseRunner, record: EvaluationChoice, places: EvaluationDoc
         there = sum(sampled[i]["documents"] for i in shards)
         if not there:
             raise ValueError(
-                f"no document of the source {name} has a text with a word, so there is nothing to compare recipes on: "
-                "name other files, or take the source out of the recipe"
+                f"no document of the source {name} has a text with a word, so recipes cannot be compared on "
+                "it: use other files, or remove the source from the recipe"
             )
         # the product may lie below a whole number by the last bit
         count = min(record.per_source, int(share * there + 1e-9))
@@ -166,7 +166,7 @@ def _choose(phases: PhaseRunner, record: EvaluationChoice, places: EvaluationDoc
                 raise ValueError(
                     f"the clean text set has {there:,} documents with a word; give {MIN_DOCUMENTS} or more"
                 )
-            phases.message(f"the source {name} has no evaluation set: {description} are fewer than {MIN_DOCUMENTS}")
+            phases.message(f"the source {name} has no evaluation set: {description} is fewer than {MIN_DOCUMENTS}")
             continue
         if count < record.per_source:
             phases.message(
@@ -175,8 +175,8 @@ def _choose(phases: PhaseRunner, record: EvaluationChoice, places: EvaluationDoc
         sets[name] = count, (shards.start, shards.stop)
     if not sets:
         raise ValueError(
-            f"every source has too few documents to evaluate on, since {MAX_SHARE:.0%} of a source are taken at most, "
-            f"and a set needs {MIN_DOCUMENTS}: give more documents, or a clean text set"
+            f"every source has too few documents to evaluate on, because at most {MAX_SHARE:.0%} of a source "
+            f"is used and a set needs {MIN_DOCUMENTS}: add documents, or a clean text set"
         )
     alike = {"characters": record.characters, "shingling": record.shingling, "threshold": record.threshold}
     chosen = phases.once("choose", choose_documents, alike | {"sets": sets, "least": MIN_DOCUMENTS})
@@ -184,15 +184,15 @@ def _choose(phases: PhaseRunner, record: EvaluationChoice, places: EvaluationDoc
         unlike = chosen[name]["documents"] if name in chosen else 0
         if not unlike and (name == CLEAN or not chosen):
             raise ValueError(
-                f"the evaluation set {name} has fewer than {MIN_DOCUMENTS} texts that differ (near copies count once): "
-                "give it more documents"
+                f"the evaluation set {name} has fewer than {MIN_DOCUMENTS} different texts (near-duplicates "
+                "count once): add documents"
             )
         if not unlike:
             phases.message(
                 f"the source {name} has no evaluation set: fewer than {MIN_DOCUMENTS} of its documents differ"
             )
         elif unlike < count:
-            phases.message(f"the evaluation set {name} has {unlike:,} documents: near copies count once")
+            phases.message(f"the evaluation set {name} has {unlike:,} documents, because near-duplicates count once")
     files.remove(sampled_folder(phases.folder))
     return {"sets": chosen}
 

@@ -164,15 +164,15 @@ def _key_at(target: str) -> str:
     except layout.ManifestError:
         pass
     raise FileExistsError(
-        f"`export: to` is {redact_url(target)}, which holds files that are no export: name another folder, or empty it"
+        f"`export: to` is {redact_url(target)}, which contains other files: choose another folder, or empty it"
     )
 
 
 def _refuse_another(target: str, key: str) -> None:
     if _key_at(target) not in ("", key):
         raise FileExistsError(
-            f"`export: to` is {redact_url(target)}, which holds the export of other documents, or another recipe's or "
-            "format's: name another folder, or empty it"
+            f"`export: to` is {redact_url(target)}, which contains an export of other documents, or of "
+            "another recipe or format: choose another folder, or empty it"
         )
 
 

@@ -58,7 +58,7 @@ def check_losses(recipe: Recipe, losses: StageResult) -> None:
     lines = sentences(losses.result)
     if lines and recipe.group_losses.then == "stop":
         raise LostGroupError(
-            "\n".join([*lines, "the recipe says `group_losses: {then: stop}`: loosen the step, or set it to warn"])
+            "\n".join([*lines, "the recipe has `group_losses: {then: stop}`: loosen the step, or set it to warn"])
         )
     for line in lines:
         log.warning("%s", line)
@@ -93,7 +93,7 @@ def group_losses_spec(recipe: Recipe, corpus: Corpus) -> StageSpec | None:
 
 
 def _judge(phases: PhaseRunner, record: LossSearch, places: GroupLossesPlaces) -> dict:
-    """Look for groups that lost far more than their like."""
+    """Find groups that lost far more than comparable groups."""
     common = {
         "by": record.limits.by,
         "extracted": places.extracted,
@@ -135,10 +135,10 @@ def sentences(result: Mapping[str, Any]) -> list[str]:
     for one in result["groups"]:
         lines.append(
             f"the {one['by']} {one_line(one['group'])} lost {one['lost'] / one['documents']:.1%} of its "
-            f"{one['documents']:,} documents, and its like {one['like_lost']:.1%} ({one['like']:,} other "
-            f"{one['by']}s); `{one['step']}` dropped most of them, {one['step_lost']:,}: see `gristmill explain show "
-            f"dropped --rule {one['step']}`"
+            f"{one['documents']:,} documents, compared with {one['like_lost']:.1%} for {one['like']:,} other "
+            f"{one['by']}s; `{one['step']}` dropped most of them, {one['step_lost']:,}: see `gristmill "
+            f"explain show dropped --rule {one['step']}`"
         )
     if (more := result["found"] - len(lines)) > 0:
-        lines.append(f"{more:,} more groups lost as much more than their like")
+        lines.append(f"{more:,} more groups lost far more than comparable groups")
     return lines

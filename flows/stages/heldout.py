@@ -121,7 +121,7 @@ def _drawn(recipe: Recipe, corpus: Corpus) -> Parts:
 
 
 def _split(phases: PhaseRunner, record: HeldoutSplit, places: HeldoutPlaces) -> dict:
-    """Hold documents out, and remove what is like them."""
+    """Hold out documents, and remove near-duplicates of them."""
     shards = places.corpus.shards()
     forms = Each(shards, lambda i: {"forms": tuple(dict.fromkeys((places.drawn[i], *places.forms(i))))})
     drawing = {"heldout": record.heldout, "characters": record.characters}
@@ -240,7 +240,7 @@ def _choose(phases: PhaseRunner, record: HeldoutChoice, places: EvaluationDocume
     if not sets and record.heldout is not None:
         raise ValueError(nothing_held_out(record.heldout, "no document with a word"))
     if not sets:
-        raise ValueError("no text of `evaluation` has a word: name others, or leave it out")
+        raise ValueError("no text of `evaluation` has a word: use other texts, or remove it")
     chosen = phases.once(
         "choose",
         choose_documents,
@@ -276,8 +276,8 @@ def _record(recipe: Recipe, counts: Mapping[str, float]) -> HeldoutChoice:
 def nothing_held_out(heldout: Heldout, what: str) -> str:
     """The sentence that ends a run in which nothing is held out."""
     return (
-        f"{what} is held out, of a share of {max(heldout.fractions.values()):g} of a source: raise "
-        "mixture.heldout_fraction or mixture.heldout_documents, or give the sources more documents"
+        f"{what} is held out, with a fraction of {max(heldout.fractions.values()):g} per source: raise "
+        "mixture.heldout_fraction or mixture.heldout_documents, or add documents to the sources"
     )
 
 

@@ -95,7 +95,7 @@ def search_index_spec(context: RunContext, recipe: Recipe, texts: SearchedTexts)
 
 
 def _index_phrases(phases: PhaseRunner, record: TakedownLists, places: SearchIndexPlaces) -> dict:
-    """Index the texts, kept and dropped."""
+    """Index the texts of kept and dropped documents."""
     jobs = Each(places.kept.shards, lambda i: {"documents": places.extracted[i], "kept": places.kept[i]})
     common = {"tokens": places.tokens, "deciding": places.deciding, "takedowns": record.takedowns}
     common |= {"tokenizer": places.tokenizer}
@@ -142,7 +142,7 @@ def word_index_spec(context: RunContext, recipe: Recipe, corpus: Corpus) -> Stag
 
 
 def _index_words(phases: PhaseRunner, record: TakedownLists, places: WordIndexPlaces) -> dict:
-    """Index the words of texts, kept and dropped."""
+    """Index the words of kept and dropped documents."""
     jobs = Each(places.corpus.shards(), lambda i: {"extracted": places.extracted[i], **places.corpus.shard(i)})
     common = {"deciding": places.deciding, "takedowns": record.takedowns}
     totals = {"kept": 0, "dropped": 0}

@@ -54,7 +54,10 @@ def renamed_sets(recipes: Mapping[str, Recipe]) -> Iterator[str]:
     names = [*recipes]
     for each in source_sets([*recipes.values()]):
         if each.name != each.source:
-            yield f"the evaluation set {each.name} is of the source {each.source} as {names[each.recipe]} reads it"
+            yield (
+                f"the evaluation set {each.name} is the source {each.source} as the recipe "
+                f"{names[each.recipe]} reads it"
+            )
 
 
 def of_other_sources(recipes: Iterable[Recipe]) -> list[Recipe]:
@@ -87,10 +90,10 @@ def judged_sets(names: Sequence[str], judge: Sequence[str], tasks: Sequence[str]
         raise ValueError(without_judge(sources))
     for name in judge:
         if name.startswith(TASK) and not tasks:
-            raise ValueError(f"--judge {name}: no tasks are given; name their folder by --tasks")
+            raise ValueError(f"--judge {name}: there are no tasks; add a folder with --tasks")
         if name not in (*names, *tasks, EXTRACTED):
-            hint = did_you_mean(name, [*names, *tasks, EXTRACTED]) or f"there are {', '.join([*names, *tasks])}"
-            raise ValueError(f"there is no evaluation set {name} to judge by; {hint}")
+            hint = did_you_mean(name, [*names, *tasks, EXTRACTED]) or f"the sets are {', '.join([*names, *tasks])}"
+            raise ValueError(f"unknown evaluation set {name}; {hint}")
     named = [each for name in judge or (CLEAN,) for each in (sources if name == EXTRACTED else [name])]
     return tuple(dict.fromkeys(named))
 
@@ -98,11 +101,10 @@ def judged_sets(names: Sequence[str], judge: Sequence[str], tasks: Sequence[str]
 def without_judge(sources: Sequence[str]) -> str:
     """What is to be said where nothing says what counts."""
     return (
-        f"nothing says what to judge by. The documents of {', '.join(sources)} as they were extracted would be there: "
-        "they hold what filters remove, as menus and spam, so they favour recipes that keep it. Name what counts: "
-        f"--judge SET for one of these sources, --clean PATH for texts like those that the model is for (--clean "
-        f"{REFERENCE}: edited prose that `gristmill demo --crawl-only` writes), or --judge {EXTRACTED} for all sources "
-        "as they were extracted"
+        f"no evaluation set to judge by. Extracted documents of {', '.join(sources)} are available, but they contain "
+        "what filters remove, such as menus and spam, so they favor recipes that keep it. Choose what counts: --judge "
+        f"SET for one of these sources, --clean PATH for texts like those that the model is for (--clean {REFERENCE}: "
+        f"edited prose that `gristmill demo --crawl-only` writes), or --judge {EXTRACTED} for all sources as extracted"
     )
 
 
@@ -118,19 +120,19 @@ def check_judges(
     see `judged_sets`."""
     names = set_names(recipes, clean)
     if EXTRACTED in names:
-        raise ValueError(
-            f"a source is called {EXTRACTED}, which stands for all sources as they are extracted: rename it"
-        )
+        raise ValueError(f"a source is called {EXTRACTED}, which is reserved for all sources as extracted: rename it")
     if clean:
         before_run(clean_recipe(settings, recipes[0], clean), settings)
     return judged_sets(names, judge, tasks)
 
 
 def clean_recipe(settings: MachineSettings, base: Recipe, clean: str) -> Recipe:
-    """A recipe that reads the clean text set, normalised as the base normalises. `clean`: a path or address, or
+    """A recipe that reads the clean text set, normalized as the base normalizes. `clean`: a path or address, or
     REFERENCE, of which a file or folder of that name is `./reference`."""
     if CLEAN in [source.name for source in base.sources]:
-        raise ValueError(f"a source of the recipe {base.name} is called {CLEAN}, as the clean text set: rename it")
+        raise ValueError(
+            f"a source of the recipe {base.name} is called {CLEAN}, which is reserved for the clean text set: rename it"
+        )
     if clean != REFERENCE:
         return texts_alone(base, {CLEAN: clean})
     path = Path(settings.local_folder, "harvest", f"{REFERENCE}.jsonl")

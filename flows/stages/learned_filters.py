@@ -339,7 +339,7 @@ def head_scores(
 
 
 def _score_heads(phases: PhaseRunner, record: HeadScores, places: EmbeddingPlaces) -> dict:
-    """Score documents by heads."""
+    """Score documents with heads."""
     corpus = places.corpus
     common = {"heads": dict(places.heads), "settings": record.settings}
     scored = Each(corpus.shards(without=record.reference), lambda i: {"vectors": layout.part(places.vectors, i)})

@@ -194,7 +194,7 @@ def check_ended_well(code: int, out: Path, log: Path, machines: int = 1) -> None
     """Raise RuntimeError, with the cause, for a training on so many machines that `gristmill.training.run.launch`
     started and that left this code."""
     if code == launch.STOPPED:
-        raise RuntimeError(f"training was stopped and has saved a checkpoint in {out}: run the same command to resume")
+        raise RuntimeError(f"training was stopped and saved a checkpoint in {out}: run the same command to resume")
     report = out / "guard.json"
     if code and report.exists():
         raise RuntimeError(f"training ended: {files.read_json(str(report))['error']}")
@@ -202,8 +202,8 @@ def check_ended_well(code: int, out: Path, log: Path, machines: int = 1) -> None
         message = f"training ended: {failure.read_text().strip()}; more is in {log}"
         if machines > 1:
             message += (
-                f". If another of the {machines} machines ended first, its log says why. The same commands resume from "
-                "the newest checkpoint"
+                f". If another of the {machines} machines ended first, its log has the reason. The same "
+                "commands resume from the newest checkpoint"
             )
         raise RuntimeError(message)
     if code:

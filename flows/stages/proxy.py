@@ -155,7 +155,7 @@ def proxy_spec(settings: MachineSettings, run: ProxyRun, slot: int, address: str
 
 
 def _train(phases: PhaseRunner, record: ProxyTraining, places: ProxyPlaces) -> dict:
-    """Train a proxy and take its loss on every evaluation document."""
+    """Train a proxy and compute its loss on every evaluation document."""
     out = Path(places.out)
     run_json, log = out / "run.json", out / "training.log"
     run = RunConfig(
@@ -218,15 +218,15 @@ def at_once(settings: MachineSettings, processes: int) -> int:
 def devices_of(slot: int, processes: int, devices: Sequence[str]) -> str:
     """The GPUs of a run of so many processes, as CUDA_VISIBLE_DEVICES names them; "" on a machine without one.
 
-    Runs in neighbouring slots have others as long as there are enough. Raises ValueError for a run that has more
+    Runs in neighboring slots have others as long as there are enough. Raises ValueError for a run that has more
     processes than the machine has GPUs.
     """
     if not devices:
         return ""
     if processes > len(devices):
         raise ValueError(
-            f"a run of the proxy has {processes} processes, with a GPU each, and this machine has {len(devices)}: "
-            "lower the proxy's `processes`"
+            f"a run of the proxy has {processes} processes, with one GPU each, but this machine has "
+            f"{len(devices)}: lower the proxy's `processes`"
         )
     return ",".join(devices[(slot * processes + i) % len(devices)] for i in range(processes))
 

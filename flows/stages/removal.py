@@ -84,7 +84,7 @@ def decontamination(context: RunContext, _: Recipe, corpus: Corpus, step: Decont
 
 
 def _remove_hits(phases: PhaseRunner, record: BenchmarkRemoval, places: CorpusAndStage) -> dict:
-    """Drop or cut documents that hold items of benchmarks."""
+    """Drop or cut documents that contain items of benchmarks."""
     corpus, policy = places.corpus, record.policy
     if policy.policy == "cut":
         jobs = Each(corpus.shards(), lambda i: {**corpus.shard(i), "hits": hits_file(places.stage, i)})
@@ -241,7 +241,7 @@ def evaluation_removal(context: RunContext, extracted: Corpus, corpus: Corpus, e
 
 
 def _remove_evaluation(phases: PhaseRunner, record: EvaluationRemoval, places: EvaluationRemovalPlaces) -> dict:
-    """Remove evaluation documents, what is like them and what contains them."""
+    """Remove evaluation documents, their near-duplicates and documents that contain them."""
     shards = places.corpus.shards()
     own = {"evaluation": places.evaluation}
     extracted = Each(shards, lambda i: {"extracted": places.extracted[i]})

@@ -100,7 +100,7 @@ def rules(context: RunContext, corpus: Corpus, steps: tuple[DocumentStep, ...]) 
 
 
 def _decide(phases: PhaseRunner, record: RuleDecisions, places: CorpusPlaces) -> dict:
-    """Decide by stored signals."""
+    """Apply rules to stored signals."""
     jobs = Each(places.shards(), lambda i: {"kept": places.kept[i], "signals": places.signals[i]})
     phases.map("decide", decide_shard, jobs, common={"decisions": record.decisions})
     return {}
@@ -122,7 +122,7 @@ def quality_bucket(context: RunContext, recipe: Recipe, corpus: Corpus, step: Qu
 
 
 def _number(phases: PhaseRunner, record: Scorers, places: CorpusPlaces) -> dict:
-    """Number documents by their scores."""
+    """Assign documents to buckets by their scores."""
     settings = {"settings": record}
     jobs = Each(places.shards(), lambda i: {"signals": places.signals[i], "kept": places.kept[i]})
     phases.map("gather", gather_shard, jobs, temporary=True, common=settings)

@@ -101,7 +101,7 @@ def contained_examples(context: RunContext, corpus: Corpus, examples: StageResul
 
 
 def _find(phases: PhaseRunner, record: ContainedSearch, places: CorpusAndStage) -> dict:
-    """Look for the examples of tasks in the documents that are trained on."""
+    """Find examples of tasks in the training documents."""
     common = {"examples": files.join(places.stage, EXAMPLES), "shingling": record.shingling}
     phases.once("index", index_examples, common, temporary=True)
     jobs = Each(places.corpus.shards(), places.corpus.shard)

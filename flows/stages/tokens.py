@@ -91,7 +91,7 @@ def file_tokenizer(context: RunContext, path: Path, end_of_text: str | None = No
 
 
 def _take_tokenizer(phases: PhaseRunner, record: TokenizerCopy, places: RecordedFile) -> dict:
-    """Take the tokenizer that is there."""
+    """Load the existing tokenizer."""
     arguments = {"tokenizer": places, "end_of_text": record.end_of_text}
     return {"tokenizer": phases.once("train", take_tokenizer, arguments) | {"sample_bytes": {}}}
 
@@ -303,13 +303,13 @@ def _check_columns(recipe: Recipe, corpus: Corpus) -> None:
     for column in recipe.training_mixture().by:
         if missing := [name for name in column.reads(there) if name not in there]:
             raise ValueError(
-                f"mixture.by names {missing[0]}, which no step measures and no source has: the sources' own columns "
-                f"are {', '.join(own) or 'none'}"
+                f"mixture.by names {missing[0]}, which no step measures and no source has: custom columns of "
+                f"the sources are {', '.join(own) or 'none'}"
             )
 
 
 def _group(phases: PhaseRunner, record: Grouping, places: CorpusAndStage) -> dict:
-    """Cut the token shards by the groups of the mixture."""
+    """Split the token shards by the groups of the mixture."""
     corpus = places.corpus
     jobs = Each(
         corpus.shards(),

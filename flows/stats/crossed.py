@@ -220,7 +220,7 @@ class Components(BaseModel):
     @model_validator(mode="after")
     def _varies(self) -> Self:
         if self.run == self.sample == 0:
-            raise ValueError("components: run and sample are 0; runs that do not vary have no error rates.")
+            raise ValueError("components: run and sample are 0, so runs do not vary and there are no error rates.")
         return self
 
     def pair_variance(self, learning_rates: int, evaluation: EvaluationSet) -> float:
@@ -248,7 +248,9 @@ def fitted(bits: np.ndarray, evaluation: EvaluationSet) -> Components:
     """
     arms, pairs, rates, _ = bits.shape
     if arms < 2 or pairs < 2:
-        raise ValueError(f"components: {arms} arms and {pairs} pairs cannot be told apart; give 2 or more of each.")
+        raise ValueError(
+            f"components: {arms} arms and {pairs} pairs are too few to separate them; use 2 or more of each."
+        )
     measure = evaluation.measure(bits)
     of_run, of_sample, of_pair, of_rate = _from_measures(measure)
     of_document, of_host, of_run_document = _from_documents(bits, evaluation)

@@ -6,7 +6,7 @@ Variable projection (Golub and Pereyra 1973): for given exponents the rest is li
 >= 0 are found exactly; so only two of the five parameters are searched, and the search does not end in one of the poor
 local minima of which Besiroglu et al. (2024, arXiv 2404.10102) tell.
 
-What is minimised is the sum over runs of Huber's loss of the relative error L(N, D) / loss - 1. Hoffmann and Besiroglu
+What is minimized is the sum over runs of Huber's loss of the relative error L(N, D) / loss - 1. Hoffmann and Besiroglu
 take Huber's loss of log L(N, D) - log loss, which is the same to first order, but not linear in E, A and B. Their
 threshold, 0.001, is far below the noise of a small run: every error would count by its absolute value, and a fit of few
 runs loses a third of its efficiency. Here it is 1.345 times the standard deviation of the errors, estimated by their
@@ -58,12 +58,12 @@ class ScalingRuns:
     def problem(self) -> str:
         """Why no law can be fitted to these runs; empty if one can."""
         if len(self) < MIN_RUNS:
-            return f"{len(self)} runs are too few for a law of {PARAMETERS} parameters; train {MIN_RUNS} or more"
+            return f"{len(self)} runs are too few for a law with {PARAMETERS} parameters; train {MIN_RUNS} or more"
         for name, values in (("sizes", self.parameters), ("token budgets", self.tokens)):
             if (count := len(np.unique(values))) < MIN_VALUES:
                 return f"the runs have {count} different {name}; train {MIN_VALUES} or more"
         if not (np.isfinite(self.loss).all() and (self.loss > 0).all()):
-            return "the runs have losses that are not positive numbers; leave those runs out"
+            return "some losses are not positive numbers; leave those runs out"
         return ""
 
 
@@ -297,7 +297,7 @@ class OptimumIntervals:
 def token_cost(parameters: np.ndarray, flops_per_token: np.ndarray) -> TokenCost:
     """Least squares of the logarithms; both arrays float64 (models,). Raises ValueError for models of one size."""
     if len(np.unique(parameters)) < 2:
-        raise ValueError("the models have one size, from which the cost of another is unknown; give two sizes or more")
+        raise ValueError("the models have one size, so the cost of another size is unknown; use two sizes or more")
     power, constant = np.polyfit(np.log(parameters), np.log(flops_per_token), 1)
     return TokenCost(float(np.exp(constant)), float(power))
 

@@ -43,7 +43,7 @@ def predict(design: np.ndarray, costs: np.ndarray, target: np.ndarray, jobs: int
     """
     norms = np.sqrt((design**2).sum(0))
     if (target[norms == 0] > 0).any():
-        raise ValueError("a part of the costs occurs in the prediction and in no measurement")
+        raise ValueError("the prediction contains a cost that no measurement contains")
     measured = norms > 0
     scaled, wanted = design[:, measured] / norms[measured], target[measured] / norms[measured]
     scale = np.hypot(costs, FLOOR)

@@ -84,7 +84,7 @@ class Bank(BaseModel):
                 f"bank: {len(self.differences)} differences for {len(self.pairs)} pairs; it needs 2 or more."
             )
         if any(len(row) != len(self.learning_rates) for row in self.differences):
-            raise ValueError(f"bank: each row needs {len(self.learning_rates)} differences, one a learning rate.")
+            raise ValueError(f"bank: each row needs {len(self.learning_rates)} differences, one per learning rate.")
         return self
 
     @property
@@ -112,7 +112,7 @@ def calibrate(
 ) -> Bank:
     """Train A/A pairs of one arm. ValueError if there are under two pairs."""
     if len(pairs) < 2:
-        raise ValueError(f"calibrate: {len(pairs)} pairs have no variance; ask for 2 or more, 12 do well.")
+        raise ValueError(f"calibrate: {len(pairs)} pairs have no variance; use 2 or more, better 12.")
     wanted = requests(arm, pairs, learning_rates, tokens)
     losses = asked(run, wanted, len(evaluation.size))
     bits = np.array([losses[request] for request in wanted]).reshape(len(pairs), len(learning_rates), 2, -1)
@@ -147,23 +147,32 @@ class Protocol(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     learning_rates: tuple[float, ...] = Field(min_length=1, description="Learning rates of the proxy, smallest first.")
-    looks: tuple[int, ...] = Field((3, 6, 12), min_length=1, description="Pairs after which a decision may end.")
-    alpha: float = Field(0.05, gt=0, lt=1, description="Two-sided error over all looks and candidates.")
+    looks: tuple[int, ...] = Field(
+        (3, 6, 12), min_length=1, description="Numbers of pairs after which an interim analysis can end the decision."
+    )
+    alpha: float = Field(0.05, gt=0, lt=1, description="Two-sided error over all interim analyses and candidates.")
     level: float = Field(0.9, gt=0, lt=1, description="Level of the printed intervals.")
-    survivors: int | None = Field(2, ge=1, description="Candidates that screening leaves; null: all are tested.")
-    first_pair: int = Field(1, ge=1, description="Number of the first pair of the test; screening uses the one before.")
-    worth_pairs: int = Field(3, ge=0, description="Pairs of the base at half of the tokens; 0: no worth in tokens.")
+    survivors: int | None = Field(
+        2, ge=1, description="Number of candidates that remain after screening; null: all are tested."
+    )
+    first_pair: int = Field(
+        1, ge=1, description="Number of the first pair of the test; screening uses the pair before it."
+    )
+    worth_pairs: int = Field(
+        3, ge=0, description="Pairs of the base at half of the tokens; 0: worth in tokens is not measured."
+    )
     resample: bool = Field(False, description="Each pair reads its own half of the hosts, the same for all arms.")
 
     @model_validator(mode="after")
     def _order(self) -> Self:
         if self.looks[0] < 2 or any(b <= a for a, b in pairwise(self.looks)):
-            raise ValueError(f"looks: {list(self.looks)} must rise and begin with 2 or more pairs.")
+            raise ValueError(f"looks: {list(self.looks)} must be ascending and begin with 2 or more pairs.")
         if len(set(self.learning_rates)) < len(self.learning_rates) or min(self.learning_rates) <= 0:
             raise ValueError(f"learning_rates: {list(self.learning_rates)} must differ and be above 0.")
         if self.worth_pairs == 1 or self.worth_pairs > self.looks[0]:
             raise ValueError(
-                f"worth_pairs: {self.worth_pairs} must be 0, or from 2 to the first look's {self.looks[0]}."
+                f"worth_pairs: {self.worth_pairs} must be 0, or from 2 to the pairs of the first interim "
+                f"analysis, {self.looks[0]}."
             )
         return self
 
@@ -211,11 +220,11 @@ def decide(
     ValueError if arms have the same name, or if the bank is of other tokens or learning rates.
     """
     if not candidates or len({base, *candidates}) <= len(candidates):
-        raise ValueError(f"arms: {[base, *candidates]} must be two or more, with a name of their own each.")
+        raise ValueError(f"arms: {[base, *candidates]} must be two or more, with different names.")
     if bank is not None and (bank.tokens, bank.learning_rates) != (tokens, protocol.learning_rates):
         raise ValueError(
-            f"bank: it was trained on {bank.tokens} tokens at learning rates {list(bank.learning_rates)}, this decision"
-            f" has {tokens} and {list(protocol.learning_rates)}; calibrate one for them."
+            f"bank: it was trained on {bank.tokens} tokens at learning rates {list(bank.learning_rates)}, "
+            f"but this decision has {tokens} and {list(protocol.learning_rates)}; calibrate a bank for these."
         )
     losses: dict[RunRequest, np.ndarray] = {}
 
@@ -313,7 +322,7 @@ def _pooled(bank: Bank | None, base: str, pairs: Sequence[int], judged: Evaluati
 
 def _look(result: Estimate, limit: float) -> Look:
     if result.variance == 0:
-        raise ValueError("decision: all pairs gave the same difference; let the pair number seed the runs.")
+        raise ValueError("decision: all pairs gave the same difference; use the pair number as the seed of the runs.")
     return Look(
         result.pairs, result.effect, float(np.sqrt(result.variance)), result.degrees, 1 / result.variance, limit
     )

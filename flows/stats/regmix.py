@@ -2,7 +2,7 @@
 
 Runs on drawn mixtures give a loss each; a regression of loss on mixture is minimized over the simplex. The paper has
 512 runs and LightGBM. A user has tens, from which trees learn steps: their minimum is a region, never a point between
-two runs, and they do not see a slope towards a corner. So the regression is scikit-learn's Gaussian process: smooth,
+two runs, and they do not see a slope toward a corner. So the regression is scikit-learn's Gaussian process: smooth,
 with a noise that is estimated too, right for tens of runs in a few dimensions. It sees the square roots of the shares,
 since a loss changes fastest where a source is nearly absent.
 
@@ -103,7 +103,7 @@ def optimum(
     """
     runs, sources = shares.shape
     if runs < 2 * sources:
-        raise ValueError(f"runs: {runs} runs say too little of {sources} sources; ask for {2 * sources} or more")
+        raise ValueError(f"runs: {runs} runs are too few for {sources} sources; use {2 * sources} or more")
     draw = np.random.default_rng(seed)
     candidates = np.concatenate([draw.dirichlet(np.full(sources, 0.5), CANDIDATES), np.eye(sources), shares])
     whole = fitted(shares, losses)

@@ -48,18 +48,18 @@ class EvaluationSet:
             object.__setattr__(self, "cluster_of", np.arange(len(self.size)))
         if not len(self.set_of) == len(self.cluster_of) == len(self.size):
             raise ValueError(
-                f"evaluation: {len(self.set_of)} set numbers and {len(self.cluster_of)} cluster numbers for"
-                f" {len(self.size)} sizes; give one of each."
+                f"evaluation: {len(self.set_of)} set numbers and {len(self.cluster_of)} cluster numbers for "
+                f"{len(self.size)} sizes; give one of each per size."
             )
         if not self.judged or not set(self.judged) <= set(self.names):
             raise ValueError(
-                f"evaluation: judged sets {list(self.judged)} are not among {list(self.names)}; name some."
+                f"evaluation: the judged sets {list(self.judged)} are not among {list(self.names)}; choose from these."
             )
         for name in self.judged:
             documents = self.members(name)
             if len(documents) < 2 or self.size[documents].min() < 1:
                 raise ValueError(
-                    f"evaluation: set {name!r} has {len(documents)} documents; give at least 2, none of them empty."
+                    f"evaluation: set {name!r} has {len(documents)} documents; it needs at least 2, none of them empty."
                 )
 
     @cached_property
@@ -148,10 +148,12 @@ def asked(run: Run, requests: Sequence[RunRequest], documents: int) -> dict[RunR
     """Losses by request. ValueError if some are missing, of another length or not finite."""
     losses = list(run(requests))
     if len(losses) != len(requests):
-        raise ValueError(f"run: {len(losses)} losses came for {len(requests)} requests; return one for each.")
+        raise ValueError(f"run: got {len(losses)} losses for {len(requests)} requests; return one for each.")
     for request, bits in zip(requests, losses, strict=True):
         if bits.shape != (documents,):
             raise ValueError(f"run: {request} gave losses of shape {bits.shape}; return one for each of {documents}.")
         if not np.isfinite(bits).all():
-            raise ValueError(f"run: {request} gave a loss that is not finite; its training diverged, lower its rate.")
+            raise ValueError(
+                f"run: {request} gave a loss that is not finite, so training diverged; lower its learning rate."
+            )
     return dict(zip(requests, losses, strict=True))

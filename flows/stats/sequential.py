@@ -91,7 +91,10 @@ def limits(information: tuple[float, ...], error: tuple[float, ...]) -> tuple[fl
     error: two-sided error spent up to each look, rising. ValueError if it or the information does not rise.
     """
     if any(b <= a for row in (information, error) for a, b in zip((0.0, *row), row, strict=False)):
-        raise ValueError(f"looks: information {information} and spent error {error} must rise from look to look.")
+        raise ValueError(
+            f"looks: information {information} and spent error {error} must increase from one "
+            "interim analysis to the next."
+        )
     path, values, before = Path(), [], 0.0
     for k, (now, total) in enumerate(zip(information, error, strict=True)):
         # Symmetric: half of the error is above.

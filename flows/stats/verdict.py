@@ -49,7 +49,7 @@ def worth(effect: tuple[float, float, float], half: np.ndarray, full: np.ndarray
     """
     slopes = (half - full) / np.log(2)
     if len(slopes) < 2:
-        return Worth(None, None, None, f"the base has {len(slopes)} pairs at half of the tokens, and it takes 2")
+        return Worth(None, None, None, f"the base has {len(slopes)} pairs at half of the tokens, but 2 are needed")
     slope = float(slopes.mean())
     reach = float(stdtrit(len(slopes) - 1, (1 + level) / 2) * slopes.std(ddof=1) / np.sqrt(len(slopes)))
     if slope - reach <= 0:
@@ -58,7 +58,7 @@ def worth(effect: tuple[float, float, float], half: np.ndarray, full: np.ndarray
             None,
             None,
             None,
-            f"from half to all tokens the base gains {gap:.4f} bits per byte, give or take {noise:.4f}",
+            f"from half to all tokens, the base gains {gap:.4f} bits per byte, plus or minus {noise:.4f}",
         )
     low, middle, high = ratio(effect, (slope - reach, slope, slope + reach))
     with np.errstate(over="ignore"):
@@ -102,7 +102,7 @@ class Conditions:
     resampled: bool
 
     def __str__(self) -> str:
-        return f"by {self.judge}, {_amount(self.parameters)} parameters, {_amount(self.tokens)} tokens"
+        return f"judged by {self.judge}, {_amount(self.parameters)} parameters, {_amount(self.tokens)} tokens"
 
 
 def _amount(count: int) -> str:
@@ -167,8 +167,8 @@ class Verdict:
         if self.effect is None or self.low is None or self.high is None:
             rates = _counted(len(self.learning_rates), "learning rate")
             return (
-                f"{self.candidate} was screened out: one run of each candidate at {rates} ranks it {self.rank} of"
-                f" {self.candidates}"
+                f"{self.candidate} was screened out: with one run of each candidate at {rates}, it ranks "
+                f"{self.rank} of {self.candidates}"
             ), ["there is no verdict"]
         if self.outcome == "identical":
             return (
@@ -193,7 +193,7 @@ class Verdict:
                 f" ({self._interval(low_, high_)})"
             ), [f"the learning rates disagree on which is better ({each})"]
         return (
-            f"inconclusive whether {self.candidate} is better than {self.base}: the difference is {value} bits per byte"
+            f"inconclusive: {self.candidate} compared with {self.base}, the difference is {value} bits per byte"
             f" ({self._interval(low_, high_)})"
         ), [self._remedy()]
 
@@ -204,9 +204,9 @@ class Verdict:
             sentences.append(f"few hosts judge it: they count as {self.hosts:.0f} of equal weight")
         if tested and self.one_host:
             sets = " and ".join(f"`{name}`" for name in self.one_host)
-            sentences.append(f"all documents of {sets} are from one host, so the verdict is about this host")
+            sentences.append(f"all documents of {sets} are from one host, so the verdict applies only to this host")
         if self.conditions is not None and not self.conditions.resampled:
-            sentences.append("it holds for these training documents")
+            sentences.append("it applies to these training documents")
         return sentences
 
     def _interval(self, low: str, high: str) -> str:
@@ -218,7 +218,7 @@ class Verdict:
             fresh = f"--pairs {self.pairs_needed} --first-pair {self.first_pair + self.pairs}"
             return f"if the true effect is the measured one, {self.pairs_needed} new pairs would detect it ({fresh})"
         if self.may_be_noise:
-            return "the measured effect may well be noise, so no number of new pairs is advised"
+            return "the measured effect may be noise, so no number of new pairs is recommended"
         if self.limited_by_documents:
             of_training = " or the training hosts" if self.conditions and self.conditions.resampled else ""
             return f"more pairs would not help: the evaluation documents{of_training} are too few"

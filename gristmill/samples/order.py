@@ -250,7 +250,7 @@ class Order:
             if source.share and not windows:
                 raise ValueError(
                     f"source {source.name!r}: {len(tokens)} tokens do not fill one window of {window} + 1; "
-                    "give it more data, a share of 0 or the model a shorter seq_len"
+                    "add data, set its share to 0 or use a shorter seq_len"
                 )
 
     def check_epochs(self, steps: int) -> None:
@@ -260,8 +260,8 @@ class Order:
             # The schedule's rounding (2 draws a phase) and the tail that fills no window are not the recipe's fault.
             if count > source.epochs * (windows + 1) + 2 * len(self.schedule.firsts):
                 raise ValueError(
-                    f"source {source.name!r}: {steps} steps read it {count / windows:.2f} times, its cap is "
-                    f"{source.epochs} epochs; make the mixture for this budget, train less or raise the cap"
+                    f"source {source.name!r}: {steps} steps read it {count / windows:.2f} times, but its limit is "
+                    f"{source.epochs} epochs; make the mixture for this budget, train less or raise the limit"
                 )
 
     def windows_of(self, samples: Iterable[int]) -> list[tuple[int, int, int]]:

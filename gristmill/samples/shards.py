@@ -126,7 +126,7 @@ class Tokens:
                 raise missing(str(shard.path))
             size, expected_size = shard.path.stat().st_size, shard.offset + shard.tokens * token.itemsize
             if size != expected_size:
-                raise damaged(str(shard.path), f"has {size} bytes, and {expected_size} where it was written")
+                raise damaged(str(shard.path), f"has {size} bytes instead of {expected_size}")
             self.maps.append(np.memmap(shard.path, dtype=token, mode="r", offset=shard.offset))
         self.starts = np.cumsum([0] + [shard.tokens for shard in shards]).tolist()
 
@@ -152,8 +152,8 @@ class Tokens:
             ids[position : position + length] = piece
             if (largest := piece.max()) >= self.vocab_size:
                 raise ValueError(
-                    f"{self.shards[shard].path}: token id {largest}, the vocabulary has {self.vocab_size}; the shard "
-                    "was made with another tokenizer"
+                    f"{self.shards[shard].path}: token id {largest}, but the vocabulary has "
+                    f"{self.vocab_size}; the shard was made with another tokenizer"
                 )
         return ids
 

@@ -30,7 +30,7 @@ def find_document(shard: Shard, token: int) -> tuple[int, int]:
     """
     path = shard.path.with_suffix(".idx")
     if not path.exists():
-        raise ValueError(f"{shard.path} has no index {path.name} beside it, so its documents are not known")
+        raise ValueError(f"{shard.path} has no index {path.name} in the same folder, so its documents are unknown")
     with path.open("rb") as f:
         magic, version, code, count, _ = struct.unpack(HEAD, f.read(HEAD_BYTES))
     if (magic, version) != (b"MMIDIDX\0\0", 1) or code not in WIDTHS or not count:
@@ -38,7 +38,7 @@ def find_document(shard: Shard, token: int) -> tuple[int, int]:
     lengths = np.memmap(path, "<i4", "r", HEAD_BYTES, (count,))
     starts = np.memmap(path, "<i8", "r", HEAD_BYTES + 4 * count, (count,))  # in bytes
     if starts[-1] // WIDTHS[code] + lengths[-1] != shard.tokens:
-        raise damaged(str(path), f"is not that of {shard.tokens:,} tokens")
+        raise damaged(str(path), f"does not match {shard.tokens:,} tokens")
     document = int(np.searchsorted(starts, token * WIDTHS[code], side="right")) - 1
     return document, token - int(starts[document]) // WIDTHS[code]
 
@@ -124,8 +124,9 @@ class SampleSource:
         self.steps = read.token_budget // (seq_len * batch) if steps is None else steps
         if self.steps < 1:
             raise ValueError(
-                f"{self.path} was made for {read.token_budget:,} tokens, which are no step of {batch} sequences of "
-                f"{seq_len:,} tokens; give the `seq_len` and `batch` that it was made for, or `steps`"
+                f"{self.path} was made for {read.token_budget:,} tokens, which are not a whole number of "
+                f"steps of {batch} sequences of {seq_len:,} tokens; give the `seq_len` and `batch` that it "
+                "was made for, or `steps`"
             )
         self.order.check_epochs(self.steps)
         if verify:
@@ -168,7 +169,7 @@ class SampleSource:
     def _valid(self, index: int) -> int:
         index = operator.index(index)
         if not 0 <= index < len(self):
-            raise IndexError(f"there is no sample {index:,}: the run has {len(self):,}, numbered from 0")
+            raise IndexError(f"no sample {index:,}: the run has {len(self):,}, numbered from 0")
         return index
 
     def row(self, index: int) -> np.ndarray:
@@ -212,5 +213,5 @@ class SampleSource:
         self.__dict__.update(state)
         read = load_manifest(self.path)
         if read.checksum != self.checksum:
-            raise damaged(str(self.path), "is another than when the source was made")
+            raise damaged(str(self.path), "has changed since the source was made")
         self._open(read)

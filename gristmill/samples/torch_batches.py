@@ -26,7 +26,7 @@ class RankBatches:
 
     def __init__(self, source: SampleSource, rank: int = 0, world: int = 1, first: int = 0) -> None:
         if not 0 <= rank < world or world > source.batch:
-            raise ValueError(f"rank {rank} of {world} has no rows of batches of {source.batch}; take fewer ranks")
+            raise ValueError(f"rank {rank} of {world} has no rows of batches of {source.batch}; use fewer ranks")
         self.source, self.rank, self.world, self.first = source, rank, world, first
 
     def __len__(self) -> int:

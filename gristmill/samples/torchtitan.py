@@ -38,8 +38,8 @@ class SampleLoader(BaseDataLoader):
         """Raises ValueError where a rank's share of a batch is not so many local batches."""
         if config.batch % (dp_world_size * local_batch_size):
             raise ValueError(
-                f"a batch of {config.batch} samples is not divided by {dp_world_size} ranks with local batches of "
-                f"{local_batch_size}; set training.local_batch_size to a divisor of what a rank has"
+                f"a batch of {config.batch} samples cannot be divided among {dp_world_size} ranks with local batches "
+                f"of {local_batch_size}; set training.local_batch_size to a divisor of a rank's samples"
             )
         self.source = SampleSource(config.manifest, seq_len, config.batch, config.seed, verify=config.verify)
         self.rank, self.world, self.rows, self.asked = dp_rank, dp_world_size, local_batch_size, 0

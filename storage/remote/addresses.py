@@ -88,8 +88,8 @@ def check_no_secrets(value: Any, where: str = "") -> None:
         else:
             return
         raise SecretError(
-            f"{where}: the address {redact_url(value)} has {part}, which logs and databases would keep: write "
-            "{secret:name} in its place, and set GRISTMILL_SECRET_NAME in the environment"
+            f"{where}: the address {redact_url(value)} has {part}, which would be stored in logs and "
+            f"databases: write {{secret:name}} instead, and set GRISTMILL_SECRET_NAME in the environment"
         )
 
 
@@ -97,7 +97,8 @@ def check_no_name(address: str, where: str) -> None:
     """Raise SecretError for an address, given by a file or a server, that names a secret: it could send it anywhere."""
     if "{secret:" in address:
         raise SecretError(
-            f"{redact_url(where)} names an address with `{{secret:`, which only a recipe may: take that address out"
+            f"{redact_url(where)} has an address with `{{secret:`, which is only allowed in a recipe: remove "
+            "that address"
         )
 
 

@@ -148,7 +148,10 @@ class Http:
         elif response.status == 200:
             self._compare(response.content_length, response)
             if response.content_length is None and response.headers.get("Transfer-Encoding", "").lower() != "chunked":
-                raise BadResponse("there are neither ranges nor a length: a break looks like the file's end", 200)
+                raise BadResponse(
+                    "the server supports neither ranges nor lengths, so an interruption looks like the end of the file",
+                    200,
+                )
             await self._skip(response, start)
         elif response.status == 416 and size is not None and start >= size:
             self._compare(size, response)

@@ -17,7 +17,7 @@ from gristmill.storage.remote.config import configured
 from gristmill.storage.remote.retry import BadResponse
 
 _NOT_PUBLIC = (
-    "an address of this machine or of a private network, which is not followed unless "
+    "an address of this machine or of a private network, which is not allowed unless "
     "GRISTMILL_REMOTE_IO__PRIVATE_REDIRECTS=true"
 )
 
@@ -60,7 +60,7 @@ async def checked_client(**options: Any) -> aiohttp.ClientSession:
         host = target.host or ""
         if redirect.url.scheme == "https" and target.scheme != "https":
             redirect.response.close()
-            raise BadResponse(f"the server redirects from https to {target.scheme}://{host}, which is not followed")
+            raise BadResponse(f"the server redirects from https to {target.scheme}://{host}, which is not allowed")
         if configured().private_redirects:
             return
         # another port is another server, and a name that was public may have another address by now

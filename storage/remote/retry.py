@@ -80,8 +80,8 @@ def _private(folder: Path) -> None:
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
         raise RemoteIOError(
-            f"{folder}, for the locks of this user's connections, is not a folder of this user alone (owner "
-            f"{status.st_uid}, mode {stat.filemode(status.st_mode)}): remove it, or set TMPDIR to a folder of this user"
+            f"{folder}, for the locks of this user's connections, is not private to this user (owner {status.st_uid}, "
+            f"mode {stat.filemode(status.st_mode)}): remove it, or set TMPDIR to a private folder"
         )
 
 
@@ -198,8 +198,8 @@ def _remedy(error: BaseException, remote_io: RemoteIOConfig) -> str:
         )
         if status == 403:
             remedy += (
-                f" (or refused_seconds above {remote_io.refused_seconds:g}, if this was the first request). Or the "
-                "address is wrong or needs credentials, which a mirror on S3 answers in the same way: check it"
+                f" (or refused_seconds above {remote_io.refused_seconds:g}, if this was the first request). The "
+                "address may also be wrong or need credentials, which a mirror on S3 answers in the same way: check it"
             )
         return remedy
     if _is_transient(error):

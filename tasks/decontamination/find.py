@@ -120,7 +120,7 @@ def stands_out(index: Index, item: int, words: np.ndarray, place: Found) -> bool
 
 def different_words(index: Index, item: int, words: np.ndarray, place: Found) -> int:
     """How many different words of an item's question and of one of its answers, no numbers and no single letters, stand
-    in the place that was found beside a neighbour that they have there; of the answer with which they are most.
+    in the place that was found beside a neighbor that they have there; of the answer with which they are most.
     `words`: of the batch."""
     pairs = {*pairwise(words[place.start : place.stop].tolist())}
 
@@ -163,7 +163,7 @@ def _best_beside(
 
 
 # Of the share that a question needs, so much must be in n-grams that are looked up before it is compared word by word:
-# with three words of ten changed, half of the words that have a neighbour left are in a 3-gram that is left.
+# with three words of ten changed, half of the words that have a neighbor left are in a 3-gram that is left.
 _PART = 0.5
 _SLACK = 3  # words that were put into a question, or left out of it
 

@@ -27,17 +27,19 @@ class Fields(Settings):
     """Which fields of a row of a benchmark are what. A field within another is written `choices.text`; a value is a
     text, a number, or a list of them."""
 
-    question: tuple[str, ...] = Field(min_length=1, description="fields of the question; their texts are joined")
-    answer: str | None = Field(None, description="field of the answer, or of a list of answers or choices")
-    passage: str | None = Field(None, description="field of the text that the question is about")
-    id: str | None = Field(None, description="field of the item's id; None: the number of the row, from 0")
+    question: tuple[str, ...] = Field(min_length=1, description="Fields of the question. Their texts are joined.")
+    answer: str | None = Field(None, description="Field of the answer, or of a list of answers or choices.")
+    passage: str | None = Field(None, description="Field of the text that the question is about.")
+    id: str | None = Field(None, description="Field of the item's id. None: the row number, from 0.")
 
 
 class Benchmark(Fields):
     """A file with the items of a benchmark."""
 
-    name: str = Field(pattern=r"^[\w.-]+$", description="in the report, in columns and as the name of its split files")
-    path: Address = Field(description="JSON lines or Parquet, plain or compressed by gzip or zstd")
+    name: str = Field(
+        pattern=r"^[\w.-]+$", description="Name in the report, in columns and in the names of its split files."
+    )
+    path: Address = Field(description="JSON Lines or Parquet, plain or compressed with gzip or zstd.")
 
 
 class Indexing(Settings):
@@ -45,30 +47,43 @@ class Indexing(Settings):
 
     method: Literal["overlap", "ngrams"] = Field(
         "overlap",
-        description="overlap: by the share of an item's question, answer and passage, tolerant to changed words, after "
-        "decon; ngrams: by any n-gram of words of an item, after GPT-3",
+        description="How items are found. overlap: by the share of an item's question, answer and passage, tolerant "
+        "of changed words, after decon. ngrams: by any word n-gram of an item, after GPT-3.",
     )
-    ngram: int = Field(13, ge=8, le=13, description="ngrams: words of an n-gram, of which one decides")
+    ngram: int = Field(13, ge=8, le=13, description="With `ngrams`: words per n-gram. One match is enough.")
     overlap_ngram: int = Field(
-        3, ge=2, le=8, description="overlap: words of the n-grams of questions that lead to an item"
+        3,
+        ge=2,
+        le=8,
+        description="With `overlap`: words per n-gram of a question. These n-grams are looked up to find "
+        "candidate items.",
     )
     min_words: int = Field(
         8,
         ge=1,
-        description="overlap: length of question and answer together: words, or 1.6 times the different ones without "
-        "numbers and letters, if fewer; shorter items stand in many texts by chance",
+        description="With `overlap`: minimum length of question and answer together, in words, or 1.6 "
+        "times the number of different words without numbers and letters if that is smaller. "
+        "Shorter items occur in many texts by chance.",
     )
-    threshold: float = Field(0.6, gt=0, le=1, description="overlap: least score of a document that holds an item")
+    threshold: float = Field(
+        0.6, gt=0, le=1, description="With `overlap`: minimum score at which a document contains an item."
+    )
     strict_words: int = Field(
         6,
         ge=1,
-        description="overlap: an item of such a length or less needs a score of 1, a longer one less",
+        description="With `overlap`: items of up to this many words need a score of 1; longer items need less.",
     )
     tolerant_words: int = Field(
-        12, ge=2, description="overlap: the threshold holds from so many words on; in between it falls evenly"
+        12,
+        ge=2,
+        description="With `overlap`: from this many words on, `threshold` applies. In between, the "
+        "required score falls linearly.",
     )
     max_misses: int = Field(
-        11, ge=0, description="overlap: words in a row that are in no n-gram of the question, and do not end a match"
+        11,
+        ge=0,
+        description="With `overlap`: maximum number of consecutive words that are in no n-gram of the "
+        "question without ending a match.",
     )
 
     @model_validator(mode="after")
@@ -90,15 +105,17 @@ class Policy(Settings):
     """What becomes of documents that hold items."""
 
     policy: Literal["drop", "cut", "report"] = Field(
-        "drop", description="drop: the document; cut: the words from the first that match to the last; report: nothing"
+        "drop",
+        description="What to do with a document that contains an item. drop: remove the document. cut: "
+        "remove the words from the first to the last match. report: only report it.",
     )
     min_characters: int = Field(
-        20, ge=1, description="cut: a document goes if something was cut out of it and fewer characters are left"
+        20, ge=1, description="With `cut`: a document that has fewer characters left after a cut is dropped."
     )
 
 
 class Decontamination(Indexing, Policy, CorpusStep):
-    """Finds documents that hold items of benchmarks, and drops them or cuts the items out.
+    """Find documents that contain items of benchmarks, and drop them or cut the items out.
 
     `ngrams`: GPT-3 (Brown et al. 2020, arXiv 2005.14165, appendix C) calls a document contaminated that has any 13-gram
     of an item, for shorter items an n-gram of 8 words or more.
@@ -106,7 +123,7 @@ class Decontamination(Indexing, Policy, CorpusStep):
     `overlap`: after decon (allenai/decon, doc/simple.md, doc/simple-details.md, version 0.3.0). Otherwise than there:
 
     - n-grams of 3 words, not of 5 tokens, lead to an item, and its share is that of the words that stand beside one of
-      their neighbours in the item, weighted by their inverse document frequency, not that of the n-grams: one changed
+      their neighbors in the item, weighted by their inverse document frequency, not that of the n-grams: one changed
       word takes n n-grams with it;
     - every n-gram of a document is looked up, not every tenth: with a fifth of the words changed a question keeps half
       of its 3-grams, of which a sample would miss most;
@@ -132,13 +149,13 @@ class Decontamination(Indexing, Policy, CorpusStep):
     )
 
     step: Literal["decontamination"] = "decontamination"
-    benchmarks: tuple[Benchmark, ...] = Field(min_length=1, description="the sets that documents may not hold")
+    benchmarks: tuple[Benchmark, ...] = Field(min_length=1, description="Benchmarks that documents must not contain.")
 
     @model_validator(mode="after")
     def _own_names(self) -> Self:
         names = [benchmark.name for benchmark in self.benchmarks]
         if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise ValueError(f"two benchmarks are called {twice[0]}; give each its own name")
+            raise ValueError(f"two benchmarks have the name {twice[0]}; give each a different name")
         return self
 
     def problems(self, deep: bool) -> Iterator[Problem]:
@@ -185,14 +202,14 @@ def read_items(path: str, fields: Fields) -> list[Item]:
     except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
         raise BenchmarkError(f"the benchmark {label} cannot be read ({error}); copy or make it again") from None
     if not rows:
-        raise BenchmarkError(f"the benchmark {label} has no item; give a file with rows, or take it out of the recipe")
+        raise BenchmarkError(f"the benchmark {label} has no items; give a file with rows, or remove it from the recipe")
     items = [_item(row, line, number, fields, label) for number, (row, line) in enumerate(rows)]
     numbers: dict[str, int] = {}
     for number, item in enumerate(items):
         if (first := numbers.setdefault(item.id, number)) != number:
             raise BenchmarkError(
-                f"the benchmark {label} has the id {item.id} in row {first} and in row {number}; name another field "
-                "as `id`, or none"
+                f"the benchmark {label} has the id {item.id} in row {first} and in row {number}; use another "
+                "field as `id`, or none"
             )
     return items
 
@@ -230,15 +247,15 @@ def _item(row: Any, line: bytes, number: int, fields: Fields, label: str) -> Ite
         except (KeyError, TypeError):
             has = ", ".join(row) if isinstance(row, dict) else f"a {type(row).__name__}"
             raise BenchmarkError(
-                f"the benchmark {label} has no text in the field {field} of row {number}, whose fields are {has}; "
-                "correct the names of its fields in the recipe"
+                f"the benchmark {label} has no text in the field {field} of row {number}, whose fields are "
+                f"{has}; correct the field names in the recipe"
             ) from None
 
     question = "\n".join(text for field in fields.question for text in texts(field))
     if not question.strip():
         raise BenchmarkError(
-            f"the benchmark {label} has an empty question ({', '.join(fields.question)}) in row {number}; remove the "
-            "row, or name another field"
+            f"the benchmark {label} has an empty question ({', '.join(fields.question)}) in row {number}; "
+            "remove the row, or use another field"
         )
     identity = texts(fields.id)
     answers = tuple(dict.fromkeys(text for text in texts(fields.answer) if text.strip()))

@@ -35,8 +35,8 @@ class Exact(KeepOrder, CorpusStep):
         None,
         ge=1,
         le=65536,
-        description="pieces of the exchange, of which a worker holds one, about 200 bytes for each of its documents; "
-        "null: by how many there are, so that it holds half a gigabyte; no result depends on it",
+        description="Number of partitions of the exchange. A worker holds one in memory, about 200 bytes per document "
+        "in it. null: chosen so that a partition takes half a gigabyte. Does not change results.",
     )
     column: ClassVar[str]
     rule: ClassVar[str]
@@ -46,7 +46,7 @@ class Exact(KeepOrder, CorpusStep):
 
 
 class ContentDedup(Exact):
-    """Of documents that consist of the same words, in the same order, one is kept.
+    """Of documents with the same words in the same order, keep one.
 
     Words are runs of letters, marks and numbers (Unicode's L, M, N), lower-cased; punctuation, symbols, white space and
     lines do not count, and soft hyphens and zero-width marks leave no trace. The digest is that of the words, joined by
@@ -60,7 +60,7 @@ class ContentDedup(Exact):
 
 
 class UrlDedup(Exact):
-    """Of documents that have the same URL one is kept, as a rule the one that was crawled last.
+    """Of documents with the same URL, keep one: by default the most recently crawled.
 
     A document without a URL, or whose URL has no canonical form, is kept.
 
@@ -76,7 +76,7 @@ class UrlDedup(Exact):
     step: Literal["url_dedup"] = "url_dedup"
     keep: tuple[Criterion, ...] = Field(("newest",), description=KeepOrder.model_fields["keep"].description)
     canonical: Canonical | None = Field(
-        None, description="the form in which URLs are compared; null: that of the recipe's step `url`, or its default"
+        None, description="Form in which URLs are compared; null: that of the recipe's step `url`, or its default."
     )
     column: ClassVar = "url"
     rule: ClassVar = "url"

@@ -25,26 +25,26 @@ class KeepOrder(Settings):
 
     keep: tuple[Criterion, ...] = Field(
         (),
-        description="what decides which duplicate is kept, the first criterion first, at last the smallest id. source: "
-        "the recipe's order of sources; newest, oldest: by its date, those without one last; longest: most characters; "
-        "best: see there",
+        description="Criteria that decide which duplicate is kept, the most important first; ties go to "
+        "the smallest id. source: the recipe's order of sources. newest, oldest: by date, "
+        "documents without one last. longest: most characters. best: see `best`.",
     )
     best: str | None = Field(
-        None, description="the signal, a number, whose highest value the criterion `best` takes, as `quality`"
+        None, description="Numeric signal for the criterion `best`, such as `quality`: the highest value is kept."
     )
 
     @model_validator(mode="after")
     def _one_order(self) -> Self:
         if len(set(self.keep)) != len(self.keep):
-            raise ValueError(f"`keep` names a criterion twice: {', '.join(self.keep)}; remove one")
+            raise ValueError(f"`keep` has a criterion twice: {', '.join(self.keep)}; remove one")
         if {"newest", "oldest"} <= set(self.keep):
             raise ValueError(
-                f"`keep` has newest and oldest: {', '.join(self.keep)}; the second never decides, remove it"
+                f"`keep` has newest and oldest: {', '.join(self.keep)}; remove the second, which never decides"
             )
         if "best" in self.keep and self.best is None:
-            raise ValueError("`keep` has `best`: name the signal that decides in the setting `best`")
+            raise ValueError("`keep` has `best`: set the signal that decides in the setting `best`")
         if self.best is not None and "best" not in self.keep:
-            raise ValueError(f"`best` is {self.best}, but `keep` does not have `best`: add it, or drop the setting")
+            raise ValueError(f"`best` is {self.best}, but `keep` does not have `best`: add it, or remove the setting")
         return self
 
 
@@ -102,6 +102,6 @@ def _instants(dates: pa.ChunkedArray) -> pa.Array:
 
 def _numbers(name: str, values: pa.ChunkedArray) -> pa.ChunkedArray:
     if not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
-        raise ValueError(f"`best` is {name}, which is not a number but {values.type}: name another signal")
+        raise ValueError(f"`best` is {name}, which is {values.type} and not a number: use another signal")
     numbers = values.cast(pa.float64())
     return pc.if_else(pc.is_nan(numbers), pa.scalar(None, pa.float64()), numbers)

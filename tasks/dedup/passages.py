@@ -33,18 +33,21 @@ class _Passages(CorpusStep):
     min_characters: int = Field(
         10,
         ge=1,
-        description="letters, numbers and symbols of a passage; shorter ones may repeat, as dates, prices and the "
-        "brackets of programs do",
+        description="Minimum number of letters, numbers and symbols in a passage. Shorter passages may "
+        "repeat, such as dates, prices and the brackets of programs.",
     )
     min_words: int = Field(
-        1, ge=1, description="with a letter, mark or number; a document that is left with fewer by a cut is dropped"
+        1,
+        ge=1,
+        description="Minimum number of words, each with a letter, mark or number. A document that has "
+        "fewer after a cut is dropped.",
     )
     partitions: int | None = Field(
         None,
         ge=1,
         le=65536,
-        description="pieces of the exchange, of which a worker holds one, 70 to 150 bytes for each of its passages; "
-        "null: by how much text there is, so that it holds half a gigabyte; no result depends on it",
+        description="Number of partitions of the exchange. A worker holds one in memory, 70 to 150 bytes per passage "
+        "in it. null: chosen so that a partition takes half a gigabyte. Does not change results.",
     )
 
     def job_memory(self, documents: int, text_bytes: int) -> Iterator[tuple[int, str]]:
@@ -53,7 +56,7 @@ class _Passages(CorpusStep):
 
 
 class LineDedup(_Passages):
-    """Of lines that occur more than once in the whole corpus, cut all but the first occurrence.
+    """Cut all but the first occurrence of lines that occur more than once in the whole corpus.
 
     After CCNet (Wenzek et al. 2020, arXiv 1911.00359, section 3.2; cc_net/dedup.py, text_normalizer.py), whose
     paragraphs are lines, and with it LLaMA (Touvron et al. 2023, arXiv 2302.13971, section 2.1). Otherwise than there:
@@ -74,7 +77,7 @@ class LineDedup(_Passages):
 
 
 class ParagraphDedup(_Passages):
-    """Of paragraphs that occur more than once in the whole corpus, cut all but the first occurrence.
+    """Cut all but the first occurrence of paragraphs that occur more than once in the whole corpus.
 
     A paragraph is a run of lines that are not blank, however it is broken into lines; else as `line_dedup`, whose
     warning holds here, too. What CCNet and LLaMA call paragraphs are lines.
@@ -105,12 +108,19 @@ class SentenceDedup(_Passages):
     work_version: ClassVar[int] = 2
     rule: ClassVar = "repeated_sentences"
     step: Literal["sentence_dedup"] = "sentence_dedup"
-    sentences: int = Field(3, ge=1, le=64, description="of a span")
-    min_characters: int = Field(1, ge=1, description="letters, numbers and symbols of a span; shorter ones may repeat")
-    min_words: int = Field(
-        50, ge=1, description="with a letter, mark or number; a document that is left with fewer by a cut is dropped"
+    sentences: int = Field(3, ge=1, le=64, description="Sentences per span.")
+    min_characters: int = Field(
+        1, ge=1, description="Minimum number of letters, numbers and symbols in a span. Shorter spans may repeat."
     )
-    min_sentences: int = Field(3, ge=1, description="a document that is left with fewer by a cut is dropped")
+    min_words: int = Field(
+        50,
+        ge=1,
+        description="Minimum number of words, each with a letter, mark or number. A document that has "
+        "fewer after a cut is dropped.",
+    )
+    min_sentences: int = Field(
+        3, ge=1, description="Minimum number of sentences. A document that has fewer after a cut is dropped."
+    )
 
 
 Step = LineDedup | ParagraphDedup | SentenceDedup

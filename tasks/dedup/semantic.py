@@ -123,13 +123,13 @@ class Clustered(KeepOrder, CorpusStep):
         None,
         ge=1,
         le=1 << 20,
-        description="of vectors; null: of 4,096 documents each, from 17 million documents on as many as their root; "
-        "fewer are larger, and take longer",
+        description="Number of clusters of vectors. null: one per 4,096 documents, and above 17 million "
+        "documents the square root of their number. Fewer clusters are larger and take longer.",
     )
 
 
 class SemanticDedup(Clustered):
-    """Of documents with nearly the same vector one is kept (SemDeDup, Abbas et al. 2023, arXiv 2303.09540).
+    """Of documents with nearly the same vector, keep one (SemDeDup, Abbas et al. 2023, arXiv 2303.09540).
 
     Vectors are those of the step `embedding` before it. They are divided into clusters, and compared with all others of
     their cluster. In keep order, a document is dropped if its cosine with one that is kept before it is at least
@@ -139,13 +139,16 @@ class SemanticDedup(Clustered):
 
     step: Literal["semantic_dedup"] = "semantic_dedup"
     similarity: float = Field(
-        0.95, gt=0, le=1, description="cosine from which on documents are duplicates; it depends on the embedder"
+        0.95,
+        gt=0,
+        le=1,
+        description="Cosine similarity at which documents are duplicates. A good value depends on the embedder.",
     )
     keep: tuple[Criterion, ...] = Field(("longest",), description=KeepOrder.model_fields["keep"].description)
 
 
 class Diversify(Clustered):
-    """Of a cluster of vectors at most so many documents are kept, so that what a crawl has most of is less of it.
+    """Limit the number of documents per cluster of vectors, so that the most frequent content takes a smaller share.
 
     After the balanced sampling of Vo et al. 2024 (arXiv 2405.15613), with one level of k-means in place of several.
     Vectors are those of the step `embedding` before it. Which documents of a full cluster stay is decided by `keep`,
@@ -155,10 +158,14 @@ class Diversify(Clustered):
 
     step: Literal["diversify"] = "diversify"
     most: float = Field(
-        1.0, gt=0, description="documents that are kept of a cluster at most, in times of the mean size of a cluster"
+        1.0,
+        gt=0,
+        description="Maximum number of documents to keep per cluster, as a multiple of the mean cluster size.",
     )
     keep: tuple[Criterion, ...] = Field(
-        (), description="which documents of a full cluster stay, the first criterion first, at last the smallest id"
+        (),
+        description="Criteria that decide which documents of a full cluster are kept, the most important "
+        "first; ties go to the smallest id.",
     )
 
 

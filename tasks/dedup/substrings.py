@@ -23,16 +23,18 @@ from gristmill.tasks.documents.step import CorpusStep, Settings
 class SpanSearch(Settings):
     """Which spans are duplicated, and the files in which they are exchanged."""
 
-    unit: Literal["words", "bytes"] = Field("words", description="what a span is counted in")
-    min_length: int = Field(50, ge=2, le=1 << 20, description="least words or bytes of a duplicated span")
+    unit: Literal["words", "bytes"] = Field("words", description="Unit of a span.")
+    min_length: int = Field(50, ge=2, le=1 << 20, description="Minimum length of a duplicated span (words or bytes).")
     keep: Literal["first", "none"] = Field(
         "first",
-        description="first: a span stays where it stands first, in the document of the smallest id; none: nowhere",
+        description="Occurrence of a span that is kept. first: the one in the document with the smallest "
+        "id. none: all are removed.",
     )
     block_bytes: int = Field(
         64 << 20,
         ge=1 << 10,
-        description="text of a suffix array, for which a worker holds some 20 times as much; no result depends on it",
+        description="Text per suffix array (bytes). A worker needs about 20 times as much memory. Does not "
+        "change results.",
     )
 
 
@@ -40,18 +42,18 @@ class SpanCutting(Settings):
     """What becomes of documents with duplicated spans."""
 
     step: Literal["substring_dedup"] = "substring_dedup"
-    unit: Literal["words", "bytes"] = Field("words", description="what a span is counted in")
-    policy: Literal["cut", "drop"] = Field("cut", description="cut out the spans, or drop documents that hold many")
+    unit: Literal["words", "bytes"] = Field("words", description="Unit of a span.")
+    policy: Literal["cut", "drop"] = Field("cut", description="Cut the spans out, or drop documents with many of them.")
     min_characters: int = Field(
-        20, ge=1, description="cut: a document goes if spans were cut out of it and fewer characters are left"
+        20, ge=1, description="With `cut`: a document that has fewer characters left after a cut is dropped."
     )
     max_share: float = Field(
-        0.2, ge=0, lt=1, description="drop: a document goes if more of its characters are in duplicated spans"
+        0.2, ge=0, lt=1, description="With `drop`: maximum fraction of a document's characters in duplicated spans."
     )
 
 
 class SubstringDedup(SpanSearch, SpanCutting, CorpusStep):
-    """Removal of spans that stand in the corpus more than once, or of the documents that consist of them.
+    """Remove spans that occur in the corpus more than once, or the documents that consist of them.
 
     All windows of `min_length` words (or bytes) of all documents are compared with each other. Words are those of the
     rules, so that punctuation counts and white space does not; a token of Lee et al. is somewhat shorter than a word.

@@ -63,7 +63,7 @@ def accepted_edits(
     checked: dict[str, Any] = dict(accepted_columns(needed, len(texts), columns))
     for name in step.rewrites:
         if name not in columns or len(columns[name]) != len(texts):
-            raise Unacceptable(f"gives no value for each document in {name}, which its `rewrites` names")
+            raise Unacceptable(f"gives no value for some documents in {name}, which its `rewrites` lists")
         checked[name] = columns[name]
     return edits, checked
 

@@ -143,8 +143,8 @@ def _judged_by_clause(
     )
     if rule.is_error and (count := pc.sum(fails).as_py()):
         raise ValueError(
-            f"{step}: {rule.expression} is neither true nor false for {count} documents, as a column has no value; "
-            "write `nulls: keep` or `nulls: drop`, or coalesce(column, value)"
+            f"{step}: {rule.expression} is neither true nor false for {count} documents, because a column "
+            "has no value; write `nulls: keep` or `nulls: drop`, or coalesce(column, value)"
         )
     names = [stored(name, signals.column_names) for name in tree.columns]
 

@@ -194,15 +194,18 @@ def _writing(folder: str, shard: int, format: str, schema: pa.Schema) -> Iterato
 
 
 class Export(Settings):
-    """Where the curated documents are written, and how. It decides nothing of the corpus."""
+    """Where and how the curated documents are written. Does not affect the corpus."""
 
     to: Address = Field(
-        min_length=1, description="a folder or an address (s3://bucket/prefix), empty or with this very export in it"
+        min_length=1,
+        description="Target folder or address (s3://bucket/prefix). It must be empty or contain this same export.",
     )
-    format: Literal["parquet", "jsonl"] = Field("parquet", description="jsonl: lines of JSON, compressed by zstd")
+    format: Literal["parquet", "jsonl"] = Field(
+        "parquet", description="File format. jsonl: JSON Lines, compressed with zstd."
+    )
     where: str | None = Field(
         None,
-        description="export only documents for which this SQL expression is true, as in the step `where`; null: all",
+        description="Export only documents for which this SQL expression is true, as in the step `where`. null: all.",
     )
 
     @field_validator("where")

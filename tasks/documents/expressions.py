@@ -94,9 +94,9 @@ class Expression:
 def parsed(expression: str) -> Expression:
     """Parse an expression. Raises ExpressionError, with the fix, for text that is not one."""
     if len(expression) > MAX_CHARACTERS:
-        raise ExpressionError(f"has {len(expression):,} characters; at most {MAX_CHARACTERS:,} are allowed: divide it")
+        raise ExpressionError(f"has {len(expression):,} characters; at most {MAX_CHARACTERS:,} are allowed: split it")
     if any("\ud800" <= character <= "\udfff" for character in expression):
-        raise ExpressionError("has half a character; write the character itself")
+        raise ExpressionError("has half a surrogate pair; write the character itself")
     prefix = "select "
     try:
         node = _parse(prefix + expression)
@@ -104,7 +104,7 @@ def parsed(expression: str) -> Expression:
             _check(each, (prefix + expression).encode())
         return _expression(node)
     except sql_tree.TOO_DEEP:
-        raise ExpressionError("is nested too deeply; divide it") from None
+        raise ExpressionError("is nested too deeply; split it") from None
 
 
 def column(name: str) -> Expression:
@@ -124,7 +124,7 @@ def evaluate(expression: Expression, table: pa.Table) -> pa.Array:
     try:
         sql = _compiled(expression, columns)
     except sql_tree.TOO_DEEP:
-        raise ExpressionError("is nested too deeply; divide it") from None
+        raise ExpressionError("is nested too deeply; split it") from None
     [values] = _select([sql], _used_columns(expression, table))
     if pa.types.is_decimal(values.type) or pa.types.is_floating(values.type):
         values = values.cast(pa.float64())
@@ -341,7 +341,7 @@ def _on_a_row(
     """Values on one row without values, where constants are computed, and may be wrong. Raises ExpressionError."""
     if len({name.lower() for name, _ in columns}) < len(columns):
         names = ", ".join(name for name, _ in columns)
-        raise ExpressionError(f"SQL does not distinguish upper and lower case in the names of columns: {names}")
+        raise ExpressionError(f"SQL ignores case in column names, so these are equal: {names}")
     row = pa.table({**{name: pa.nulls(1, type) for name, type in columns}, _ROW: pa.nulls(1, pa.bool_())})
     try:
         return _select(sql, row)

@@ -12,7 +12,7 @@ def error_sentence(error: Exception, path: str) -> str:
     if isinstance(error, PermissionError):
         return f"the file {redact_url(error.filename or path)} cannot be read by this user; change its permissions"
     if isinstance(error, FileNotFoundError):
-        remedy = "correct the path or pattern, which is taken from the folder of the recipe's file if it is relative"
+        remedy = "correct the path or pattern; relative paths start in the folder of the recipe file"
         if "/harvest/" in path:
             remedy = "write the files by `gristmill demo --crawl-only`"
         return f"{str(error) if error.filename is None else f'{redact_url(path)} does not exist'}; {remedy}"

@@ -22,24 +22,27 @@ class Limits(Settings):
 
     by: tuple[Grouping, ...] = Field(
         ("source", "host", "language", "topic"),
-        description="what makes the groups; hosts of URLs, and of what is not measured there are none",
+        description="What groups documents. Documents without a URL are in no group of hosts; a value that "
+        "no step measured makes no groups.",
     )
-    least: int = Field(100, ge=10, description="documents that a group must have to be judged")
+    least: int = Field(100, ge=10, description="Minimum number of documents in a group that is checked.")
     kept: float = Field(
         0.25,
         gt=0,
         lt=1,
-        description="a group has lost too much that keeps less than this of the share that its like keep",
+        description="A group lost too much if it kept less than this fraction of the share that comparable "
+        "groups kept.",
     )
 
 
 class GroupLosses(Limits):
-    """What is done where the steps took far more from a group than from its like: see docs/explanation/quality.md."""
+    """What to do if the steps removed far more from one group than from comparable groups: see
+    docs/explanation/quality.md."""
 
     then: Literal["warn", "stop", "ignore"] = Field(
         "warn",
-        description="warn: after the last step a line in the log names it; stop: the run ends after the step that "
-        "did it, with the page of the steps so far",
+        description="Reaction to such a group. warn: log a line with its name after the last step. stop: "
+        "end the run after the step that caused it, and write the page of the steps so far.",
     )
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Normalize(Step):
-    r"""Text in Unicode form NFC, without invisible characters, its white space tidied up.
+    r"""Normalize text: Unicode form NFC, no invisible characters, cleaned-up white space.
 
     All line ends become \n, all spaces that look like one become one. Of a run of spaces inside a line one is left;
     the indentation of a line stays as it is, for code and lists; white space at its end goes. Between paragraphs stays
@@ -31,9 +31,7 @@ class Normalize(Step):
     """
 
     step: Literal["normalize"] = "normalize"
-    mojibake: bool = Field(
-        False, description="repair of wrongly decoded text by ftfy: 2 to 3 MB/s where it is not ASCII"
-    )
+    mojibake: bool = Field(False, description="Repair wrongly decoded text with ftfy: 2 to 3 MB/s if it is not ASCII.")
 
     @property
     def libraries(self) -> tuple[str, ...]:  # type: ignore[override]  # they depend on the settings

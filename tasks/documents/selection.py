@@ -30,7 +30,7 @@ def read_groups(path: str, rows: np.ndarray, columns: list[str]) -> Iterator[pa.
         sizes = [shard.metadata.row_group(group).num_rows for group in range(shard.metadata.num_row_groups)]
         ends = np.cumsum([0, *sizes])
         if (np.diff(rows, prepend=-1, append=ends[-1]) <= 0).any():
-            raise ValueError(f"the rows asked of {path} do not ascend, each once, or are not all in it")
+            raise ValueError(f"the rows to read from {path} are not in ascending order, not unique, or not all in it")
         yield pa.schema([shard.schema.field(name) for name in columns]).empty_table()
         begins = np.searchsorted(rows, ends)
         for group, (low, high) in enumerate(pairwise(begins.tolist())):
@@ -113,15 +113,15 @@ class Heldout(Settings):
     What is like one of them is another matter: see `gristmill.tasks.evaluation.heldout`.
     """
 
-    fractions: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field(description="by source, of its documents")
+    fractions: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field(description="fractions of documents, by source")
 
     def mask(self, documents: pa.Table) -> np.ndarray:
         """True for the held-out rows of a table with the columns `id` and `source`. Raises KeyError for a source that
         has no fraction, ValueError without the columns."""
         if missing := {"id", "source"} - set(documents.column_names):
             raise ValueError(
-                f"held-out documents are known by `id` and `source`, and {', '.join(missing)} does not exist: read it, "
-                'too, as in select(documents, kept, ["source", "text"])'
+                f"held-out documents are identified by `id` and `source`, but {', '.join(missing)} was not "
+                'read: read it, as in select(documents, kept, ["source", "text"])'
             )
         sources = pc.dictionary_encode(documents["source"]).combine_chunks()
         fractions = np.array([self.fractions[name] for name in sources.dictionary.to_pylist()], float)

@@ -57,7 +57,7 @@ class Settings(CheckedSettings):
         if isinstance(values, Mapping):
             for old, new in cls.renamed.items():
                 if old in values:
-                    raise ValueError(f"the key `{old}` is no longer used; write instead: {new}")
+                    raise ValueError(f"the key `{old}` is no longer used; use instead: {new}")
         return values
 
     def part(self, kind: type[S]) -> S:
@@ -80,9 +80,11 @@ class Signal:
 
     def __post_init__(self) -> None:
         if not self.description.strip() or "\n" in self.description:
-            raise ValueError(f"the signal {self.name} is described by {self.description!r}; write one line")
+            raise ValueError(f"the signal {self.name} has the description {self.description!r}; write one line")
         if self.kind not in get_args(Kind):
-            raise ValueError(f"the signal {self.name} is of kind {self.kind!r}; there are {', '.join(get_args(Kind))}")
+            raise ValueError(
+                f"the signal {self.name} has the kind {self.kind!r}; use one of {', '.join(get_args(Kind))}"
+            )
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,7 @@ class Bound:
     def __post_init__(self) -> None:
         ends = [end for pair in ((self.low, self.high), *self.languages.values()) for end in pair if end is not None]
         if not all(map(isfinite, ends)):
-            raise ValueError(f"{self.rule}: a bound of {self.signal} is not finite; leave the end out instead")
+            raise ValueError(f"{self.rule}: a bound of {self.signal} is not finite; omit that end instead")
 
 
 @dataclass(frozen=True)
@@ -239,14 +241,14 @@ class DocumentStep(Step):
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         super().__pydantic_init_subclass__(**kwargs)
         if unknown := [name for name in cls.signal_fields if name not in cls.model_fields]:
-            raise TypeError(f"{cls.__name__}.signal_fields names {', '.join(unknown)}, which are no fields")
+            raise TypeError(f"{cls.__name__}.signal_fields lists {', '.join(unknown)}, which are not fields")
         if cls.model_fields["step"].is_required():
             return
         thresholds = [name for name in cls.model_fields if name not in cls.signal_fields]
         if missing := [name for name in thresholds if cls.model_fields[name].is_required()]:
             raise TypeError(
-                f"{cls.__name__}: the threshold {missing[0]} needs a default; if it changes what is measured, name it "
-                "in signal_fields"
+                f"{cls.__name__}: the threshold {missing[0]} needs a default; if it changes what is "
+                "measured, add it to signal_fields"
             )
 
     @property
@@ -352,5 +354,5 @@ def imported(module: str) -> ModuleType:
     except BaseException as error:
         if isinstance(error, ModuleNotFoundError) and error.name and f"{module}.".startswith(f"{error.name}."):
             remedy = "install its package, or set PYTHONPATH to its folder"
-            raise StepError(f"there is no module {module}: {remedy}") from error
+            raise StepError(f"no module {module}: {remedy}") from error
         raise StepError(f"{own_code.raised(f'the module {module} cannot be imported', module, error)}") from error

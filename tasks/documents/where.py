@@ -19,7 +19,7 @@ def is_where(name: Any) -> bool:
 
 
 class Where(DocumentStep):
-    """Keep documents for which an expression is true, or drop those for which one is.
+    """Keep documents for which an expression is true, or drop them.
 
     The expression is SQL over columns of documents, signals and scores of the steps before it, and columns of the
     sources' own files: `topic = 'science' and quality_bucket >= 15 and characters < 100000`. The ledger has the part
@@ -32,14 +32,17 @@ class Where(DocumentStep):
     modules: ClassVar = ("gristmill.tasks.documents.expressions",)
 
     step: str = Field("where", pattern=_NAME, max_length=100)
-    keep: str | None = Field(None, description="documents stay for which this is true, as `language in ('en', 'de')`")
+    keep: str | None = Field(
+        None, description="SQL expression. Documents are kept if it is true, such as `language in ('en', 'de')`."
+    )
     drop: str | None = Field(
-        None, description="documents go for which this is true, as `tld = 'xyz' or toxicity > 0.5`"
+        None,
+        description="SQL expression. Documents are dropped if it is true, such as `tld = 'xyz' or toxicity > 0.5`.",
     )
     nulls: Literal["keep", "drop", "error"] | None = Field(
         None,
-        description="documents for which it is neither true nor false, as a column has no value; null: as SQL has it, "
-        "`keep` does not keep them, and `drop` does not drop them",
+        description="What to do if the expression is neither true nor false because a column has no value. "
+        "null: as in SQL, `keep` does not keep the document and `drop` does not drop it.",
     )
 
     @model_validator(mode="after")

@@ -63,12 +63,12 @@ class Tls(NamedTuple):
         for name, path in self._asdict().items():
             setting = f"GRISTMILL_DASK_TLS_{name.upper()}"
             if not path:
-                raise ValueError(f"{setting} is not set, and the others of GRISTMILL_DASK_TLS_* are: give all three")
+                raise ValueError(f"{setting} is not set, but other GRISTMILL_DASK_TLS_* are: set all three")
             try:
                 open(path, "rb").close()
             except OSError as error:
                 raise ValueError(
-                    f"{setting} {path}: {error.strerror}; name a file in PEM that this user may read"
+                    f"{setting} {path}: {error.strerror}; give a PEM file that this user may read"
                 ) from error
 
 
@@ -120,7 +120,7 @@ def local(settings: ClusterSettings) -> Any:
             security=Security.temporary(),
             dashboard_address="127.0.0.1:0",
             scheduler_kwargs={"dashboard": False},
-            # errors of jobs are raised where the flow runs; a worker whose flow is cancelled says that it is gone
+            # errors of jobs are raised where the flow runs; a worker whose flow is canceled says that it is gone
             silence_logs=logging.CRITICAL,
         )
 
@@ -145,8 +145,9 @@ def kubernetes(settings: ClusterSettings) -> Iterator[Any]:
 
 
 UNPROTECTED = (
-    "the pods of this run's Dask cluster ask for no key: what reaches them in the network of Kubernetes can run code "
-    "as this run and read its secrets; docker/kubernetes/dask-cluster.yaml says how they get a certificate"
+    "the pods of this run's Dask cluster require no certificate: anything that can reach them in the "
+    "Kubernetes network can run code as this run and read its secrets; see "
+    "docker/kubernetes/dask-cluster.yaml to give them a certificate"
 )
 
 
@@ -237,8 +238,8 @@ def check(kind: str, workers: int, address: str, template: str, tls: Tls = NO_TL
         tls.check()
     if kind == "dask" and all(tls) and not address.startswith("tls://"):
         raise ValueError(
-            f"GRISTMILL_DASK_ADDRESS is {address}, where GRISTMILL_DASK_TLS_KEY is of no use: start the scheduler with "
-            "`--protocol tls` and give tls://host:port, or remove GRISTMILL_DASK_TLS_*"
+            f"GRISTMILL_DASK_ADDRESS is {address}, so GRISTMILL_DASK_TLS_KEY has no effect: start the "
+            "scheduler with `--protocol tls` and use tls://host:port, or unset GRISTMILL_DASK_TLS_*"
         )
     if kind not in TEMPLATED:
         return
@@ -252,8 +253,8 @@ def check(kind: str, workers: int, address: str, template: str, tls: Tls = NO_TL
         _check_tls(dask_cluster(values, workers, {}), tls)
     elif keys := {"security", "protocol"} & values.keys():
         raise ValueError(
-            f"GRISTMILL_CLUSTER {template} names {', '.join(sorted(keys))}: a run's own cluster talks by TLS with a "
-            "key of the run; remove that"
+            f"GRISTMILL_CLUSTER {template} has {', '.join(sorted(keys))}, but a cluster that a run starts "
+            "uses TLS with a key of the run; remove it"
         )
 
 
@@ -263,9 +264,9 @@ def _check_tls(manifest: Mapping[str, Any], tls: Tls) -> None:
     if len(set(has.values())) > 1:
         lacking = " and ".join(part for part, present in has.items() if not present)
         raise ValueError(
-            f"the {lacking} of GRISTMILL_CLUSTER would talk without TLS to what asks for it: give scheduler and worker "
-            "`--tls-ca-file`, `--tls-cert` and `--tls-key`, and the run GRISTMILL_DASK_TLS_CA, _CERT and _KEY, as "
-            "docker/kubernetes does, or none of them"
+            f"the {lacking} of GRISTMILL_CLUSTER would accept connections without TLS: set `--tls-ca-file`, "
+            "`--tls-cert` and `--tls-key` for scheduler and worker, and GRISTMILL_DASK_TLS_CA, _CERT and "
+            "_KEY for the run, as docker/kubernetes does, or none of them"
         )
 
 

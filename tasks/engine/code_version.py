@@ -250,7 +250,7 @@ def _read(module: str, packages: frozenset[str]) -> tuple[str, tuple[str, ...]]:
     spec = find_spec(module)
     if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
         if spec is not None and spec.submodule_search_locations:
-            return "a package without code of its own", ()
+            return "a package that contains no code", ()
         raise ModuleNotFoundError(f"{module}: its source does not exist, so its code cannot be part of a key")
     module_source = source(spec.origin)
     imports = {name for each in module_source.imports for name in _imported(each, module, spec.origin, packages)}

@@ -188,7 +188,7 @@ class Dask:
                         attempts.update(index for index, _ in batch_jobs)
                         if max(attempts[index] for index, _ in batch_jobs) == shared.ATTEMPTS:
                             raise OSError(shared.not_begun(shared_work.path, each))
-                        log.warning("a worker could not begin its jobs, which are sent again: %s", each.reason)
+                        log.warning("a worker could not begin its jobs; sending them again: %s", each.reason)
                         waiting.again(batch_jobs)
                         continue
                     waiting.again(batch_jobs[len(each) :])
@@ -238,7 +238,7 @@ class Dask:
             except OSError as error:
                 if self.client.status != "running" or is_of_job():
                     raise
-                log.warning("the scheduler did not answer and is asked again: %s", error)
+                log.warning("the scheduler did not answer; retrying: %s", error)
         return ask()
 
 
@@ -297,7 +297,7 @@ def _check(kind: str, workers: int, address: str, template: str, tls: clusters.T
         raise ValueError(f"no executor {kind!r}: choose {', '.join(KINDS[:-1])} or {KINDS[-1]}")
     clusters.check(kind, workers, address, template, tls)
     if kind in clusters.CLUSTERS and kind != "local" and not home:
-        raise ValueError(f"executor `{kind}` needs a home that its workers reach: set GRISTMILL_HOME")
+        raise ValueError(f"executor `{kind}` needs a home that its workers can reach: set GRISTMILL_HOME")
     if kind == "slurm" and shutil.which("sbatch") is None:
         # Dask would try again without end
         raise ValueError("executor `slurm` needs `sbatch` on the PATH: run on a machine that submits jobs of SLURM")

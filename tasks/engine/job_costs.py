@@ -125,9 +125,9 @@ REQUESTS_A_READ = 2
 
 
 Grows = Literal["documents", "documents^1.5", "constant"]
-"""How CPU time, jobs and files of a phase grow: with the documents of the corpus, the time with these times their root,
-or not at all, as what is made of a sample that is full. The memory of a job stays the same where a phase has many jobs,
-and grows with what a phase does in one."""
+"""How CPU time, jobs and files of a phase grow: with the documents of the corpus; CPU time also with documents times
+their square root; or not at all, for the result of a full sample. The memory of a job is constant in phases with many
+jobs, and grows with the work in phases with one job."""
 
 _CLEAR, _STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
 

@@ -117,9 +117,11 @@ def check_code(code: Code) -> None:
     here = code_version(code.modules)
     if here != code.version:
         raise RuntimeError(
-            f"{', '.join(code.modules)} has version {here} on this worker and {code.version} where the flow "
-            "runs: install the same code on both"
+            f"{', '.join(code.modules)} has version {here} on this worker and {code.version} on the machine "
+            "of the flow: install the same code on both"
         )
     expected = dict(code.libraries)
     if (installed := releases(tuple(expected))) != expected:
-        raise RuntimeError(f"this worker has {installed}, the flow has {expected}: install the same releases on both")
+        raise RuntimeError(
+            f"this worker has {installed}, but the flow has {expected}: install the same releases on both"
+        )

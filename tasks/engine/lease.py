@@ -47,7 +47,7 @@ class Lease:
         """Raise LeaseLostError if the heartbeat has found that another process is the maker now. Asks nobody."""
         if self._lost.is_set():
             raise LeaseLostError(
-                f"{self.folder} is made by another run now, which has heard nothing of this one for "
+                f"another run is now making {self.folder}, because this run sent no sign of life for "
                 f"{SILENCE_SECONDS:g} s: run the same command again, and it will reuse the stage"
             )
 

@@ -178,8 +178,8 @@ def _restored(
         result = _make(spec, stage.folder, executor, progress, check, owned_lease)
     if result.contents != stage.contents:
         raise RuntimeError(
-            f"{stage.label} was made again, and holds other values than before its files were removed: run with "
-            f"--remake {spec.name}, so that what was made of it is made again, too"
+            f"{stage.label} was made again, with values different from those before its files were removed: "
+            f"run with --remake {spec.name}, so that later stages are also made again"
         )
     return result
 
@@ -215,7 +215,7 @@ def _may_go_on(spec: StageSpec, folder: str, progress: Progress) -> bool:
         begun = {} if layout.done_numbers(folder) else None
     except DamagedFileError:
         progress.message(
-            f"{folder}/{MAKER} is damaged, so nobody knows which code began {spec.name}: its parts start over"
+            f"{folder}/{MAKER} is damaged, so the code that began {spec.name} is unknown: its parts start over"
         )
         return False
     if begun is not None and all(begun.get(name) == ours[name] for name in ("code", "libraries")):

@@ -266,9 +266,7 @@ class _Task:
         first = next((line for line in text.splitlines() if line.strip()), "")[:_MAX_MESSAGE]
         if first and self.print_place not in _told:
             _told.add(self.print_place)
-            log.warning(
-                "%s (%s) prints: %s; the rest of what it prints is not shown", self.label, self.print_place, first
-            )
+            log.warning("%s (%s) prints: %s; further output is not shown", self.label, self.print_place, first)
         else:
             log.debug("%s (%s) prints: %s", self.label, self.print_place, text)
 
@@ -319,11 +317,11 @@ class _Companion:
             if passed >= limit:
                 self._interrupt()
                 raise OwnCodeError(
-                    f"{task.label} ({where}) has not returned after {limit:,.0f} s; give it less to do, or raise "
-                    "GRISTMILL_OWN_SECONDS"
+                    f"{task.label} ({where}) has not returned after {limit:,.0f} s; reduce its work, or "
+                    "raise GRISTMILL_OWN_SECONDS"
                 )
             log.warning(
-                "%s (%s) has been running for %.0f s; it is ended after %.0f s", task.label, where, passed, limit
+                "%s (%s) has been running for %.0f s; it will be ended after %.0f s", task.label, where, passed, limit
             )
             line *= 2
 

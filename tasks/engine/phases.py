@@ -126,7 +126,7 @@ class PhaseRunner:
         what every job reads beside its own part, as the texts that are held out of the whole corpus.
         """
         if phase in self.costs:
-            raise ValueError(f"the stage has two phases that are called {phase}: done jobs are known by that name")
+            raise ValueError(f"the stage has two phases named {phase}, but finished jobs are recorded by phase name")
         cost = self.costs[phase] = PhaseCost(grows, shared=max(1.0, shared))
         numbers = sorted(jobs)
         together = Phase(work, self._code, self.folder, phase, common or {}, temporary)

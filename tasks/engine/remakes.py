@@ -75,7 +75,7 @@ def _recovered(home: str, label: str, error: DamagedFileError) -> tuple[str, int
         number += 1
     if not number:
         raise error
-    log.warning("%s is damaged: %s-%s, which was made last, counts", _path(home, label), name, _numbered(label, number))
+    log.warning("%s is damaged: using %s-%s, which was made last", _path(home, label), name, _numbered(label, number))
     return _numbered(label, number), number
 
 

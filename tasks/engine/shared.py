@@ -47,7 +47,10 @@ def check_workers(client: Any) -> None:
 
 
 def cannot_import(worker: str, trouble: ImportError | str) -> str:
-    return f"{worker} cannot import what its jobs need ({trouble}): install the same code there as where the flow runs"
+    return (
+        f"{worker} cannot import what its jobs need ({trouble}): install the same code there as on "
+        "the machine of the flow"
+    )
 
 
 # Works that a process keeps: those of the phase that it is in, and of a run that shares the cluster.
@@ -140,15 +143,15 @@ def _work(work: SharedWork) -> Callable[[Any], Any]:
 def _read(work: SharedWork) -> Callable[[Any], Any]:
     data = files.read_bytes(work.path)
     if hashlib.sha256(data).hexdigest() != work.digest:  # what is unpickled runs: only what the flow has written
-        raise OSError(f"{redact_url(work.path)} is not what the run has written")
+        raise OSError(f"{redact_url(work.path)} differs from what the run wrote")
     return pickle.loads(data)
 
 
 def not_begun(path: str, trouble: NotBegun) -> str:
     """Why a run ends whose jobs no worker could begin."""
     return (
-        f"workers cannot read what their jobs need, {redact_url(path)} ({trouble.reason}): give GRISTMILL_HOME a "
-        "folder or a store that all workers reach under the same name"
+        f"workers cannot read the file that their jobs need, {redact_url(path)} ({trouble.reason}): set "
+        "GRISTMILL_HOME to a folder or a store that all workers can reach under the same name"
     )
 
 
@@ -158,9 +161,9 @@ def killed(jobs: list[Any], work: Callable[[Any], Any]) -> str:
     phase = next(iter(getattr(work, "args", ())), None)
     own = [name for name in getattr(getattr(phase, "code", None), "modules", ()) if not is_ours(name)]
     if not own:
-        return f"workers died again and again, most likely out of memory, at {jobs[0]}{others}"
+        return f"workers died repeatedly, most likely out of memory, at {jobs[0]}{others}"
     paths = ", ".join(getattr(sys.modules.get(name), "__file__", None) or name for name in own)
     return (
-        f"workers died again and again at {jobs[0]}{others}, where they run your own code ({paths}): they are out of "
-        "memory, or that code ends its process, as os._exit and a crash in a library of C do"
+        f"workers died repeatedly at {jobs[0]}{others}, where they run your own code ({paths}): they ran out "
+        "of memory, or that code ended its process, for example with os._exit or a crash in a C library"
     )

@@ -89,13 +89,13 @@ class StageSpec:
     def __post_init__(self) -> None:
         if getattr(self.body, "__closure__", None) is not None or self.body.__name__ != self.body.__qualname__:
             raise TypeError(
-                f"the body of the stage {self.name}, {self.body.__qualname__}, is not a function of a module: what it "
-                "closes over would be in no key"
+                f"the body of the stage {self.name}, {self.body.__qualname__}, is not a module function: "
+                "values in its closure would not be in a key"
             )
         if not (isinstance(self.record, BaseModel) and self.record.model_config.get("frozen")):
             raise TypeError(f"the record of the stage {self.name} is not a frozen pydantic model: {self.record!r}")
         if len(self.inputs) > MAX_INPUTS:
-            raise ValueError(f"the stage {self.name} has {len(self.inputs)} inputs: give a digest of them as one")
+            raise ValueError(f"the stage {self.name} has {len(self.inputs)} inputs: pass one digest of them")
         _check_record(self.name, self.record)
         if not callable(self.places):
             _check_places(self.name, self.places)
@@ -170,8 +170,8 @@ def _check_record(stage: str, value: Any) -> None:
         hidden = [name for name, field in type(value).model_fields.items() if field.exclude]
         if hidden := [*hidden, *type(value).__private_attributes__]:
             raise TypeError(
-                f"the record of the stage {stage} has {type(value).__name__}.{hidden[0]}, which its hash leaves out: "
-                "make it a field that is not excluded"
+                f"the record of the stage {stage} has {type(value).__name__}.{hidden[0]}, which is excluded "
+                "from its hash: make it a field that is not excluded"
             )
         for name in type(value).model_fields:
             _check_record(stage, getattr(value, name))
@@ -192,8 +192,8 @@ def _check_places(stage: str, value: Any) -> None:
         value = [getattr(value, field.name) for field in fields(value)]
     elif not isinstance(value, list | tuple):
         raise TypeError(
-            f"the places of the stage {stage} hold {type(value).__name__}: addresses and numbers alone may be there; "
-            "what decides belongs into the record"
+            f"the places of the stage {stage} have {type(value).__name__}: only addresses and numbers are "
+            "allowed; move what decides the result into the record"
         )
     for each in value:
         _check_places(stage, each)

@@ -304,7 +304,7 @@ def choose(page: str, batch: int = 4096) -> Choice:
 
 
 def best_f1(likely: np.ndarray, words: np.ndarray) -> np.ndarray:
-    """The blocks (bool) that maximise the expected F1 of their words.
+    """The blocks (bool) that maximize the expected F1 of their words.
 
     With words w and probabilities p the F1 of a choice S is taken as 2 * sum_S(pw) / (sum_S(w) + sum(pw)); the best
     choice is the blocks above some probability (Lewis 1995), which is found by trying them all.

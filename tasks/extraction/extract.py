@@ -48,8 +48,8 @@ def _option(description: str, engine: str = "trafilatura") -> Any:
 
 
 class Extract(Step):
-    """Main text of HTML pages, and of PDF documents where `types` has them; `text/plain` is taken as it is, anything
-    else is dropped by content type."""
+    """Extract the main text of HTML pages, and of PDF documents if `types` includes them. `text/plain` is kept
+    unchanged. Anything else is dropped by content type."""
 
     # 2: pages are decoded by their bytes, with the column charset_declared; shadow roots and texts that are only data
     # are read; shells of pages are dropped
@@ -60,40 +60,43 @@ class Extract(Step):
     types: tuple[Literal["html", "text", "pdf"], ...] = Field(
         ("html", "text"),
         min_length=1,
-        description="what is read; other records are dropped as `content_type`. pdf: documents that have their text in "
-        "them, by an engine of its own",
+        description="Content types to read; other records are dropped as `content_type`. pdf: documents "
+        "with embedded text, read by a separate engine.",
     )
     engine: str = Field(
         "blocks",
-        description=f"{', '.join(ENGINE_NAMES)}, {UNION}, or your own (module:function). blocks: our own scan "
-        "and block classifier; plain: all text of the page; union: of the texts of `engines` the first that the "
-        "document steps right after the extraction keep, or the first",
+        description=f"Extraction engine: {', '.join(ENGINE_NAMES)}, {UNION}, or your own (module:function). blocks: "
+        "our own parser and block classifier. plain: all text of the page. union: the first result of `engines` that "
+        "passes the document steps directly after extraction, or the first result if none passes.",
         json_schema_extra={"examples": [*ENGINE_NAMES, UNION]},
     )
     engines: tuple[str, ...] = Field(
         ("blocks", "trafilatura", "resiliparse"),
         min_length=2,
-        description=f"those that {UNION} asks, the preferred one first",
+        description=f"Engines for {UNION}, in order of preference.",
     )
     format: Literal["plain", "markdown"] = Field(
         "plain",
-        description="markdown: headings, emphasis, code and tables are marked; by the engine blocks alone, and of PDF",
+        description="Output format. markdown marks headings, emphasis, code and tables; only for the "
+        "engine blocks, and for PDF.",
     )
-    fast: bool | None = _option("without its two fallbacks; default: true")
-    favor_precision: bool | None = _option("less text, of which more is main text; default: false")
-    favor_recall: bool | None = _option("more text, of which less is main text; default: false")
-    include_comments: bool | None = _option("comments of readers, too; default: false")
-    include_tables: bool | None = _option("the text of tables; default: true")
-    stop_list: str | None = _option("language of its list of stop words; default: English", "justext")
-    max_bytes: int = Field(10_000_000, gt=0, description="a larger payload is dropped as `too_large`")
-    verify_digests: bool = Field(False, description="drop records that differ from their own digest")
-    limits: Limits = Field(Limits(), description="time and memory that one page may take")
+    fast: bool | None = _option("disable its two fallback extractors; default: true.")
+    favor_precision: bool | None = _option("prefer less text with a larger share of main text; default: false.")
+    favor_recall: bool | None = _option("prefer more text with a smaller share of main text; default: false.")
+    include_comments: bool | None = _option("include readers' comments; default: false.")
+    include_tables: bool | None = _option("include the text of tables; default: true.")
+    stop_list: str | None = _option("language of the stop word list; default: English.", "justext")
+    max_bytes: int = Field(
+        10_000_000, gt=0, description="Maximum payload size (bytes). A larger payload is dropped as `too_large`."
+    )
+    verify_digests: bool = Field(False, description="Drop records that do not match their own digest.")
+    limits: Limits = Field(Limits(), description="Time and memory limits for one page.")
 
     @field_validator("types")
     @classmethod
     def _once(cls, types: tuple[str, ...]) -> tuple[str, ...]:
         if len(set(types)) < len(types):
-            raise ValueError(f"is {', '.join(types)}; name each type once")
+            raise ValueError(f"is {', '.join(types)}; list each type once")
         return types
 
     @field_validator("engine")
@@ -108,13 +111,13 @@ class Extract(Step):
         for index, engine in enumerate(engines):
             _check_engine(engine, ENGINE_NAMES)
             if engine in engines[:index]:
-                raise ValueError(f"names {engine} twice; name each engine once")
+                raise ValueError(f"has {engine} twice; list each engine once")
         return engines
 
     @model_validator(mode="after")
     def _format_of_engine(self) -> "Extract":
         if self.format == "markdown" and self.engine != "blocks":
-            raise ValueError(f"format: markdown is given by the engine blocks alone, not by {self.engine}")
+            raise ValueError(f"format: markdown is only available with the engine blocks, not {self.engine}")
         return self
 
     @model_validator(mode="after")
@@ -122,7 +125,7 @@ class Extract(Step):
         for owner, known in ENGINES.items():
             for name in known.options:
                 if getattr(self, name) is not None and owner not in self.asked:
-                    raise ValueError(f"{name} is an option of the engine {owner}, and the engine is {self.engine}")
+                    raise ValueError(f"{name} is an option of the engine {owner}, but the engine is {self.engine}")
         if self.favor_precision and self.favor_recall:
             raise ValueError("favor_precision and favor_recall exclude each other; give one of them")
         if self.stop_list is not None and self.stop_list not in (lists := justext.get_stoplists()):

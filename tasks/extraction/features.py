@@ -1,4 +1,4 @@
-"""What the classifier reads first: numbers that describe a block, its neighbours, its containers and its page."""
+"""What the classifier reads first: numbers that describe a block, its neighbors, its containers and its page."""
 
 import numpy as np
 

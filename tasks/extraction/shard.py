@@ -1,7 +1,7 @@
 """From records to documents: the main text of each page, with where it came from.
 
 This is where the fused pass over a shard happens: records are read, their URLs judged, their pages extracted under
-guard and normalised, every document step that follows in the recipe measures or edits them, and a batch is written. A
+guard and normalized, every document step that follows in the recipe measures or edits them, and a batch is written. A
 shard is read once and written once.
 """
 

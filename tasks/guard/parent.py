@@ -27,7 +27,7 @@ from gristmill.tasks.guard.channel import CALL, RESULT, Ring, framed, pack, unpa
 
 
 class Limits(Settings):
-    """Limits on one page. A page over one of them is dropped with the rule `page_timeout` or `page_memory`.
+    """Limits for one page. A page over a limit is dropped with the rule `page_timeout` or `page_memory`.
 
     The defaults leave room: of 500 pages of a crawl up to 1 MB long the slowest took 0.15 s with resiliparse and 1.9 s
     with trafilatura, and 11 MB of plain paragraphs took resiliparse 1.1 s and 0.1 GB, and trafilatura 30 s and 0.6 GB.
@@ -36,15 +36,20 @@ class Limits(Settings):
     """
 
     page_seconds: float = Field(
-        20.0, gt=0, description="processor time, so that a busy machine gives the same results as an idle one"
+        20.0,
+        gt=0,
+        description="Maximum CPU time (seconds). CPU time is used so that a busy machine gives the same "
+        "results as an idle one.",
     )
     page_wall_seconds: float = Field(
         600.0,
         gt=0,
-        description="time by the clock, for a page that sleeps or waits for a lock",
+        description="Maximum wall-clock time (seconds), for a page that sleeps or waits for a lock.",
     )
-    page_memory: int = Field(2 << 30, gt=0, description="bytes that a page may add to the worker's memory")
-    page_result: int = Field(64 << 20, gt=0, description="bytes of a page's result, which the parent has to hold")
+    page_memory: int = Field(2 << 30, gt=0, description="Maximum memory that a page may add to its worker (bytes).")
+    page_result: int = Field(
+        64 << 20, gt=0, description="Maximum size of a page's result (bytes), which the parent process holds in memory."
+    )
 
 
 log = logging.getLogger("gristmill.tasks.guard")
@@ -118,7 +123,7 @@ class Guard:
         results that have arrived; the worker holds one call and one result.
         """
         if self._in_use:
-            raise RuntimeError("this guard still works on other calls: take a guard for each thread")
+            raise RuntimeError("this guard is in use by other calls: use one guard per thread")
         self._in_use = True
         self._ring.clear()
         source = iter(calls)
@@ -411,8 +416,8 @@ def _worker(work: str, first_calls: _FirstCalls, limits: Limits, ring: Ring) -> 
             except ConnectionError:  # idle zygotes leave, and others are killed
                 _zygotes.pop(key).close()
     raise RuntimeError(
-        f"the process that guards {work} ended {_STARTS} times before it could fork: "
-        "this machine has too little memory, or allows too few processes"
+        f"the process that guards {work} ended {_STARTS} times before it could fork: this machine has too "
+        "little memory, or too few processes are allowed"
     )
 
 

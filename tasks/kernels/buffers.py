@@ -22,7 +22,7 @@ def utf8(column: pa.Array | pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
     whether the text goes on. The check reads 2 GB a second, of ASCII 20.
     """
     if column.null_count:
-        raise ValueError(f"the text column holds {column.null_count} nulls; drop these documents first")
+        raise ValueError(f"the text column has {column.null_count} nulls; drop these documents first")
     if not pa.types.is_large_string(column.type):
         column = column.cast(pa.large_string())  # before the chunks are joined: 32-bit offsets end at 2 GiB
     if isinstance(column, pa.ChunkedArray):
@@ -30,7 +30,7 @@ def utf8(column: pa.Array | pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
     try:
         column.validate(full=True)
     except pa.ArrowInvalid as error:
-        raise ValueError(f"the text column holds what is no text: {error}") from error
+        raise ValueError(f"the text column has values that are not text: {error}") from error
     data, offsets = np.empty(0, np.uint8), np.zeros(1, np.int64)
     if len(column):
         _, offsets, buffer = column.buffers()

@@ -70,8 +70,8 @@ def _caches() -> Path:
         if folder.stat().st_uid == os.getuid() and not folder.stat().st_mode & 0o022:
             return folder
     raise RuntimeError(
-        f"compiled kernels cannot be kept: neither {home / 'gristmill'} nor {tempfile.gettempdir()} can be written by "
-        "you alone; name a folder in XDG_CACHE_HOME"
+        f"compiled kernels cannot be stored: neither {home / 'gristmill'} nor {tempfile.gettempdir()} is "
+        "writable only by you; set XDG_CACHE_HOME to a private folder"
     )
 
 

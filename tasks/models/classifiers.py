@@ -44,8 +44,8 @@ else:
 class Texts(Settings):
     """What a model reads of a document."""
 
-    characters: int = Field(20_000, gt=0, description="of each document are read")
-    lowercase: bool = Field(True, description="whether the model reads texts in lower case; DCLM's own model: false")
+    characters: int = Field(20_000, gt=0, description="Maximum number of characters read from each document.")
+    lowercase: bool = Field(True, description="Lowercase texts before they are scored; false for DCLM's own model.")
 
 
 _HELD = 4  # models; large ones take gigabytes
@@ -93,7 +93,7 @@ def check(path: str, step: Settings) -> None:
     except FileNotFoundError:
         if getattr(step, "lowercase", False) and keeps_case(files.local_copy(path)):
             raise ModelFileError(
-                f"{path} has learned words with capital letters, and the step gives it texts in lower case; write "
+                f"{path} has learned words with capital letters, but the step lowercases texts; write "
                 "`lowercase: false`, as for DCLM's own model"
             ) from None
         return
@@ -103,13 +103,13 @@ def check(path: str, step: Settings) -> None:
         ) from error
     if files.checksum(path) != digest:
         raise ModelFileError(
-            f"{path} is not the file that {description(path)} describes; copy both again, or train it again by "
-            "`gristmill train classifier`"
+            f"{path} does not match {description(path)}; copy both again, or train it again with `gristmill "
+            "train classifier`"
         )
     for name, value in settings.items():
         if value != getattr(step, name):
             raise ModelFileError(
-                f"{path} was trained with {name} {value}, and the step has {getattr(step, name)}; write "
+                f"{path} was trained with {name} {value}, but the step has {getattr(step, name)}; write "
                 f"`{name}: {str(value).lower()}`"
             )
 
@@ -131,14 +131,17 @@ class Classifier(Texts):
     documents: int = Field(
         200_000,
         gt=1,
-        description="each of two models learns from about so many of either kind, or all (DCLM: 200k)",
+        description="Number of documents of each kind, good and bad, that each of the two models is "
+        "trained on, about, or all if there are fewer (DCLM: 200k).",
     )
-    word_ngrams: int = Field(2, ge=1, le=5, description="longest n-gram that is a feature, in words")
-    epochs: int = Field(5, ge=1, description="passes over the documents")
-    learning_rate: float = Field(0.1, gt=0, description="of the first update; it falls to 0")
-    dimensions: int = Field(100, ge=1, description="of the vectors of words and n-grams")
-    buckets: int = Field(2_000_000, ge=1, description="of the n-gram hash; a model takes 4 * dimensions bytes each")
-    seed: int = Field(1, description="of the first vectors, of the sample of documents and of its two folds")
+    word_ngrams: int = Field(2, ge=1, le=5, description="Longest n-gram that is a feature (words).")
+    epochs: int = Field(5, ge=1, description="Passes over the documents.")
+    learning_rate: float = Field(0.1, gt=0, description="Learning rate of the first update. It falls to 0.")
+    dimensions: int = Field(100, ge=1, description="Dimensions of the vectors of words and n-grams.")
+    buckets: int = Field(
+        2_000_000, ge=1, description="Size of the n-gram hash table. A model takes 4 * dimensions bytes per bucket."
+    )
+    seed: int = Field(1, description="Seed of the initial vectors, of the sample of documents and of its two folds.")
 
 
 FOLDS = 2
@@ -300,8 +303,8 @@ def cross_fit(
                 f"{count} {_KINDS.get(name, name.removeprefix(LABEL))}" for name, count in there.items()
             )
             raise ValueError(
-                "a classifier learns from two labels at least, each with examples in both halves, but one of the two "
-                f"models would learn from {counts_text or 'nothing'}: give more documents, or leave a label out"
+                "a classifier needs at least two labels, each with examples in both halves, but one of the "
+                f"two models would be trained on {counts_text or 'nothing'}: add documents, or remove a label"
             )
         train(examples, train_rows, settings, target)
         unseen = np.flatnonzero(examples.folds == number)

@@ -47,26 +47,34 @@ class Embedder(Settings):
 
     kind: Literal["onnx", "static"] = Field(
         "onnx",
-        description="onnx: a model, in model.onnx; static: a table of vectors of tokens, as model2vec saves it in "
-        "model.safetensors, whose mean is taken: far faster, and blind to the order of words",
+        description="Type of the embedder. onnx: a model, in model.onnx. static: a table of token vectors, as "
+        "model2vec saves it in model.safetensors, that are averaged; much faster, but ignores word order.",
     )
     pooling: Literal["mean", "cls", "none"] = Field(
         "mean",
-        description="what is made of the vectors of a text's tokens: their mean, the first, or nothing where the model "
-        "gives one vector itself",
+        description="How the vectors of a text's tokens become one vector: their mean, the first (cls), or "
+        "none if the model returns one vector itself.",
     )
-    normalize: bool = Field(True, description="whether vectors are divided by their length")
-    prefix: str = Field("", description="is put before every text, as the embedder's makers say: `query: ` for E5")
-    max_tokens: int = Field(512, ge=4, description="of each document are read, special ones included")
-    characters: int = Field(20_000, gt=0, description="of each document are read before it is cut into tokens")
-    device: Literal["cpu", "cuda"] = Field("cpu", description="where the model runs; cuda needs onnxruntime-gpu")
+    normalize: bool = Field(True, description="Divide each vector by its length.")
+    prefix: str = Field(
+        "", description="Text to add before every document, as the embedder's documentation says: `query: ` for E5."
+    )
+    max_tokens: int = Field(
+        512, ge=4, description="Maximum number of tokens read from each document, including special tokens."
+    )
+    characters: int = Field(
+        20_000, gt=0, description="Maximum number of characters read from each document before it is tokenized."
+    )
+    device: Literal["cpu", "cuda"] = Field(
+        "cpu", description="Device that runs the model. cuda requires onnxruntime-gpu."
+    )
 
     @model_validator(mode="after")
     def _of_static(self) -> Self:
         if self.kind == "static":
             for name, value in (("pooling", self.pooling), ("device", self.device)):
                 if value != (only := type(self).model_fields[name].default):
-                    raise ValueError(f"has {name}: {value}, but `kind: static` has {name}: {only} alone; leave it out")
+                    raise ValueError(f"has {name}: {value}, but `kind: static` only supports {name}: {only}; remove it")
         return self
 
     @property
@@ -109,7 +117,7 @@ class OnnxModel:
         if "input_ids" not in self._inputs or (strange := sorted({*self._inputs} - {*_INPUTS})):
             wrong = f"the input {strange[0]}" if "input_ids" in self._inputs else "no input input_ids"
             raise ModelFileError(
-                f"{self._path} has {wrong}; export it as a sentence embedder, whose inputs are of {', '.join(_INPUTS)}"
+                f"{self._path} has {wrong}; export it as a sentence embedder with inputs among {', '.join(_INPUTS)}"
             )
         self._output = self._session.get_outputs()[0].name
 
@@ -123,14 +131,16 @@ class OnnxModel:
             [output] = self._session.run([self._output], fed)
         except _runtime_errors() as error:
             raise ModelFileError(
-                f"{self._path} cannot read the tokens of the tokenizer.json with it: {' '.join(str(error).split())}; "
-                "take both files from one embedder, and lower `max_tokens` where the model reads fewer"
+                f"{self._path} cannot read the tokens of its tokenizer.json: {' '.join(str(error).split())}; "
+                "use both files of the same embedder, and lower `max_tokens` if the model reads fewer"
             ) from error
         n_dims = 2 if self._settings.pooling == "none" else 3
         if output.ndim != n_dims or len(output) != 1:
             kind = "one vector a text" if output.ndim == 2 else f"an array of shape {output.shape}"
             remedy = "`pooling: none`" if n_dims == 3 else "`pooling: mean` or `pooling: cls`"
-            raise ModelFileError(f"{self._path} gives {kind} as {self._output}, not what is to be pooled; try {remedy}")
+            raise ModelFileError(
+                f"{self._path} gives {kind} as {self._output}, which does not fit `pooling`; try {remedy}"
+            )
         if self._settings.pooling == "mean":
             return output[0].mean(axis=0, dtype=np.float64)
         return output[0, 0].astype(np.float64) if self._settings.pooling == "cls" else output[0].astype(np.float64)
@@ -213,8 +223,8 @@ class StaticModel:
                 vectors *= self._weights[ids][:, None]
         except IndexError as error:
             raise ModelFileError(
-                f"{self._path} has no vector for some tokens of the tokenizer.json with it ({error}); take both files "
-                "from one embedder"
+                f"{self._path} has no vector for some tokens of its tokenizer.json ({error}); use both files "
+                "of the same embedder"
             ) from error
         return vectors.mean(axis=0)
 
@@ -256,7 +266,7 @@ def embedder_files(folder: str, kind: str) -> EmbedderFiles:
         other = next(
             (k for k, ms in _MODELS.items() if any(files.exists(files.join(folder, name)) for name in ms)), None
         )
-        remedy = f"write `kind: {other}` for the model that is there" if other else _REMEDIES[kind]
+        remedy = f"write `kind: {other}` for the existing model" if other else _REMEDIES[kind]
         raise ModelFileError(f"{folder} has {lacks}; {remedy}")
     if not files.exists(tokenizer):
         raise ModelFileError(f"{tokenizer} is missing; copy the tokenizer of the embedder to it")
@@ -278,7 +288,7 @@ class SentenceEmbedder:
         # as many tokens as it will be given, which the model may have no positions for
         self.dimension = len(self.vector("a " * settings.max_tokens))
         if not self.dimension:
-            raise ModelFileError(f"{self._tokens} makes no token of a letter; copy that of the embedder again")
+            raise ModelFileError(f"{self._tokens} makes no token for a letter; copy the embedder's file again")
 
     def vector(self, text: str) -> np.ndarray:
         """The vector of a text: float16 (dimension,). Of a text without a token it is zero.
@@ -300,8 +310,8 @@ class SentenceEmbedder:
             rounded = vector.astype(np.float16)
         if not np.isfinite(rounded).all():
             raise ValueError(
-                f"{self._path} gives a vector with numbers that are not finite, or over 65504, which 16 bits do not "
-                "hold; write `normalize: true`, or take another export of the model"
+                f"{self._path} gives a vector with numbers that are not finite, or over 65504, the limit of "
+                "16 bits; write `normalize: true`, or use another export of the model"
             )
         return rounded
 

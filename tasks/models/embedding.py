@@ -36,16 +36,16 @@ def column_of(head: str) -> str:
 class HeadCuts(Settings):
     """Which documents are kept, by the scores of the heads."""
 
-    min_score: dict[str, float] = Field({}, description="for each head the lowest score that is kept")
+    min_score: dict[str, float] = Field({}, description="Lowest score that is kept, for each head.")
     keep_top: dict[str, float] = Field(
-        {}, description="for each head: percent of the scored documents, those with its highest scores are kept"
+        {}, description="For each head, the percentage of the scored documents to keep: those with its highest scores."
     )
 
     @model_validator(mode="after")
     def _percents(self) -> Self:
         for name, percent in self.keep_top.items():
             if not 0 < percent <= 100:
-                raise ValueError(f"has keep_top {percent} for {name}; give a percentage above 0, 100 at most")
+                raise ValueError(f"has keep_top {percent} for {name}; give a percentage above 0, at most 100")
         if both := sorted({*self.min_score} & {*self.keep_top}):
             raise ValueError(f"has min_score and keep_top for {both[0]}; give one of them")
         return self
@@ -61,7 +61,7 @@ class HeadScoring(Settings):
 
 
 class Embedding(HeadCuts, Embedder, LearnedFilter):
-    """Embed documents, score them by heads, and keep those whose scores are high enough.
+    """Embed documents, score the vectors with heads, and keep documents with high enough scores.
 
     Vectors are kept as a stage: other heads and other cuts do not embed again. A head without a cut scores alone.
     """
@@ -71,18 +71,18 @@ class Embedding(HeadCuts, Embedder, LearnedFilter):
 
     step: Literal["embedding"] = "embedding"
     model: Address = Field(
-        min_length=1, description="folder or address of a sentence embedder: (onnx/)model.onnx and tokenizer.json"
+        min_length=1, description="Folder or address of a sentence embedder: (onnx/)model.onnx and tokenizer.json."
     )
     heads: dict[str, Address] = Field(
-        {}, description="for each name the path or address of a head: `gristmill train head` makes them"
+        {}, description="Path or address of each head, by name. `gristmill train head` trains heads."
     )
-    reference: tuple[str, ...] = Field((), description="names of the sources that are kept, and not embedded")
+    reference: tuple[str, ...] = Field((), description="Names of sources that are kept and not embedded.")
 
     @model_validator(mode="after")
     def _known_heads(self) -> Self:
         for name in self.heads:
             if re.fullmatch(_NAME, name) is None:
-                raise ValueError(f"has the head {name!r}; name it in small letters, digits and underscores")
+                raise ValueError(f"has the head {name!r}; use lowercase letters, digits and underscores")
         for key in self.decision_fields:
             if strange := sorted({*getattr(self, key)} - {*self.heads}):
                 there = ", ".join(sorted(self.heads)) or "none"

@@ -83,7 +83,7 @@ def _accepted_training(result: Any, folder: str, number: int, **_: Any) -> dict[
         raise own_code.Unacceptable(f"returned {own_code.shown(result)}; return a dict with `files`, names of models")
     for name in names:
         if not files.exists(files.join(folder, name)):
-            raise own_code.Unacceptable(f"names {name} in `files`, which it has not written to the folder")
+            raise own_code.Unacceptable(f"has {name} in `files`, but did not write it to the folder")
     return result
 
 
@@ -92,7 +92,7 @@ def _accepted_scores(
     **_: Any,
 ) -> dict[str, Any]:  # fmt: skip
     if not isinstance(result, dict):
-        raise own_code.Unacceptable(f"returned {own_code.shown(result)}; return a dict of counts, as `rows`")
+        raise own_code.Unacceptable(f"returned {own_code.shown(result)}; return a dict of counts, such as `rows`")
     path = layout.part(folder, number)
     if not files.exists(path):
         raise own_code.Unacceptable("has not written layout.part(folder, shard); write `id` and the scores there")
@@ -125,7 +125,7 @@ def _with_pairs(bound: Mapping[str, Any]) -> dict[str, Any]:
 class LearnedFilter(CorpusStep):
     """A step that keeps documents by the scores that models give them."""
 
-    reference: tuple[str, ...] = Field(min_length=1, description="names of the sources the model is trained on")
+    reference: tuple[str, ...] = Field(min_length=1, description="Names of the sources that the model is trained on.")
 
     @property
     def question(self) -> str:

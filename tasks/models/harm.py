@@ -48,21 +48,26 @@ def _signals(name: str, what: str) -> tuple[Signal, ...]:
 class HarmTexts(Settings):
     """What the model is asked."""
 
-    label: str = Field(description="of the model, whose probability is the score; with or without `__label__`")
-    characters: int = Field(20_000, gt=0, description="of each document are read")
-    lowercase: bool = Field(False, description="whether the model reads texts in lower case; Dolma's two: false")
-    line_score: float = Field(LINE_SCORE, ge=0, le=1, description="lines with a higher score are counted")
+    label: str = Field(description="Label of the model whose probability is the score, with or without `__label__`.")
+    characters: int = Field(20_000, gt=0, description="Maximum number of characters read from each document.")
+    lowercase: bool = Field(False, description="Lowercase texts before they are scored; false for Dolma's two models.")
+    line_score: float = Field(
+        LINE_SCORE, ge=0, le=1, description="Score above which a line is counted for `max_lines`."
+    )
 
 
 class HarmCuts(Settings):
     """Which documents are kept."""
 
-    max_score: float | None = Field(None, ge=0, le=1, description="the highest that is kept; null: not bound")
+    max_score: float | None = Field(None, ge=0, le=1, description="Highest score that is kept; null: no limit.")
     drop_top: float | None = Field(
-        None, gt=0, lt=100, description="percent of the scored documents: those with the highest scores are dropped"
+        None, gt=0, lt=100, description="Percentage of the scored documents to drop: those with the highest scores."
     )
     max_lines: float | None = Field(
-        None, ge=0, le=1, description="the largest share of counted lines that is kept; null: not bound"
+        None,
+        ge=0,
+        le=1,
+        description="Largest share of counted lines (fraction of characters) that is kept; null: no limit.",
     )
 
     @model_validator(mode="after")
@@ -95,8 +100,8 @@ class Harm(HarmTexts, HarmCuts, LearnedFilter):
     libraries: ClassVar = ("fasttext-ng",)
     decision_fields: ClassVar = tuple(HarmCuts.model_fields)
 
-    model: Address = Field(description="path or address of a fastText classifier")
-    reference: tuple[str, ...] = Field((), description="names of the sources that are kept, and not scored")
+    model: Address = Field(description="Path or address of a fastText classifier.")
+    reference: tuple[str, ...] = Field((), description="Names of sources that are kept and not scored.")
 
     @property
     def named_models(self) -> tuple[str, ...]:
@@ -121,7 +126,7 @@ class Harm(HarmTexts, HarmCuts, LearnedFilter):
 
 
 class Toxicity(Harm):
-    """Score documents by how toxic a classifier takes them to be, and drop those above a bound, if one is given.
+    """Score documents for toxicity with a classifier, and drop those above a limit if you set one.
 
     `bad_words` with `max_hits: null` counts words of lists beside it.
     """
@@ -131,8 +136,7 @@ class Toxicity(Harm):
 
 
 class AdultContent(Harm):
-    """Score documents by how much a classifier takes them for adult content, and drop those above a bound, if one is
-    given."""
+    """Score documents for adult content with a classifier, and drop those above a limit if you set one."""
 
     step: Literal["adult_content"] = "adult_content"
     signals: ClassVar = _signals("adult_content", "the document to be adult content")

@@ -67,7 +67,7 @@ def train(
 
 def _check(labels: np.ndarray, folds: np.ndarray) -> None:
     if not np.isfinite(labels).all():
-        raise ValueError("a label is not a finite number; leave its row out")
+        raise ValueError("a label is not a finite number; remove its row")
     for number in range(FOLDS):
         train_labels = labels[folds != number]
         if len(train_labels) < 2 or train_labels.min() == train_labels.max() or not (folds == number).any():
@@ -166,7 +166,7 @@ def load(file: RecordedFile) -> Head:
     """Raises ModelFileError for a file that is no whole head; FileNotFoundError, and DamagedFileError."""
     local = file.local()
     with (
-        opening(file.path, "head", "copy it again, or make it by `gristmill train head`", ModelFileError),
+        opening(file.path, "head", "copy it again, or train it with `gristmill train head`", ModelFileError),
         safe_open(local, "numpy") as tensors,
     ):
         described = orjson.loads((tensors.metadata() or {})[_ENTRY])
@@ -175,7 +175,7 @@ def load(file: RecordedFile) -> Head:
         shapes = weight.ndim, bias.shape
     sound = shapes == (1, (1,)) and weight.dtype == bias.dtype == np.float64 and isinstance(embedder, dict)
     if not sound or kind not in _KINDS or not (np.isfinite(weight).all() and np.isfinite(bias).all()):
-        raise ModelFileError(f"{file.path} is not a head of a known form; make it by `gristmill train head`")
+        raise ModelFileError(f"{file.path} is not a head of a known form; train it with `gristmill train head`")
     return Head(kind, weight, float(bias[0]), embedder, described)
 
 
@@ -187,12 +187,12 @@ def check_fits(path: str, head: Head, embedder: Mapping[str, Any], dimension: in
             continue
         if name in ("model", "tokenizer"):
             raise ModelFileError(
-                f"{path} was trained on the vectors of another {name}; name the folder of that embedder in `model`, or "
-                "train the head again by `gristmill train head`"
+                f"{path} was trained on vectors of another {name}; set `model` to the folder of that "
+                "embedder, or train the head again with `gristmill train head`"
             )
         raise ModelFileError(
-            f"{path} was trained with {name} {expected!r}, and the step has {actual!r}; write "
-            f"`{name}: {orjson.dumps(expected).decode()}`"
+            f"{path} was trained with {name} {expected!r}, but the step has {actual!r}; write `{name}: "
+            f"{orjson.dumps(expected).decode()}`"
         )
     if len(head.weight) != dimension:
         raise ModelFileError(

@@ -57,13 +57,13 @@ UNKNOWN_BELOW = 0.3
 class Identification(Settings):
     """What decides the language that a text is taken for."""
 
-    model: Address | None = Field(None, description="address of a fastText model (.bin, .ftz); null: lid.176")
-    model_checksum: str = Field("", description="xxh3-128 that the model must have; see `pinned`")
+    model: Address | None = Field(None, description="Address of a fastText model (.bin, .ftz). null: lid.176.")
+    model_checksum: str = Field("", description="Expected xxh3-128 of the model; see `pinned`.")
     unknown_below: Probability | None = Field(
         None,
-        description=f"a text is `{UNKNOWN}` if its most probable language is less probable, or, with lid.176, if it is "
-        f"not written in that language's script; null: {UNKNOWN_BELOW} for lid.176, or a lower min_score that was "
-        "measured for the language; 0, or null for another model: no text is unknown",
+        description=f"A text is `{UNKNOWN}` if the probability of its most probable language is below this, or, with "
+        f"lid.176, if it is not written in that language's script. null: {UNKNOWN_BELOW} for lid.176, or a lower "
+        "min_score that was measured for the language. 0, or null for another model: no text is unknown.",
     )
 
 
@@ -224,7 +224,7 @@ CODES = frozenset(
 
 
 class Language(Identification, DocumentStep):
-    """Keep documents in one of some languages, identified with some certainty.
+    """Keep documents in certain languages, if they are identified with enough confidence.
 
     Model: lid.176 (Joulin et al. 2017), 176 languages, ISO 639 codes. Threshold 0.65 as in FineWeb and DCLM. A text of
     which more than an eighth is capital letters is read in lower case: in capitals the model names the languages of 30%
@@ -242,17 +242,20 @@ class Language(Identification, DocumentStep):
     keep: tuple[str, ...] = Field(
         ("en",),
         min_length=1,
-        description=f"ISO 639 codes of lid.176, or labels of `model` without `__label__`; `{UNKNOWN}`: what is in none",
+        description="Languages to keep: ISO 639 codes of lid.176, or labels of `model` without "
+        f"`__label__`. `{UNKNOWN}` keeps documents without an identified language.",
     )
     min_score: Probability | None = Field(
         None,
-        description=f"lowest probability of the language; null: {MIN_SCORE} as in FineWeb and DCLM, and for lid.176 a "
-        f"lower one of {', '.join(MIN_SCORES)}, as measured",
+        description=f"Lowest probability of the language. null: {MIN_SCORE} as in FineWeb and DCLM, and "
+        f"for lid.176 a lower measured value for {', '.join(MIN_SCORES)}.",
     )
     languages: dict[str, dict[str, Probability]] = Field(
-        {}, description="another `min_score` for documents of a language: {hr: {min_score: 0.3}}"
+        {}, description="A different `min_score` for documents of a language: {hr: {min_score: 0.3}}."
     )
-    characters: int = Field(1000, gt=0, description="of each document's beginning are looked at")
+    characters: int = Field(
+        1000, gt=0, description="Maximum number of characters read from the beginning of each document."
+    )
 
     certainty: ClassVar = "language_score"
     signal_fields: ClassVar = ("characters", *Identification.model_fields)
@@ -285,14 +288,14 @@ class Language(Identification, DocumentStep):
         if unknown := [code for code in keep if code not in CODES and code != UNKNOWN]:
             short = unknown[0][:2].lower()
             hint = f"did you mean `{short}`?" if short in CODES else "give codes like en, de, zh"
-            raise ValueError(f"has {', '.join(unknown)}, which lid.176 never names; {hint}")
+            raise ValueError(f"has {', '.join(unknown)}, which lid.176 does not have; {hint}")
         return keep
 
     @field_validator("languages")
     @classmethod
     def _scores(cls, languages: dict[str, dict[str, float]], info: ValidationInfo) -> dict[str, dict[str, float]]:
         if wrong := [code for code, own in languages.items() if set(own) != {"min_score"}]:
-            raise ValueError(f"{wrong[0]}: give min_score, and it alone, as in {{hr: {{min_score: 0.2}}}}")
+            raise ValueError(f"{wrong[0]}: only min_score is allowed, as in {{hr: {{min_score: 0.2}}}}")
         if unkept := sorted(set(languages) - set(info.data.get("keep", languages))):
             raise ValueError(f"{unkept[0]} is not in keep, so all its documents are dropped; add it there")
         return languages

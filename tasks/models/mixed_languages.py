@@ -33,8 +33,8 @@ RELATIVES = {
 
 
 class MixedLanguages(Identification, EditStep):
-    """Measures how much of a document is in other languages than the step `language` found, drops documents with more
-    than a share, or cuts out the lines.
+    """Measure how much of a document is in other languages than the one that the step `language` identified. Drop
+    documents where this share is too high, or cut out the lines.
 
     Lines of at least `min_characters` are asked about, each by itself. A line is in another language if the model says
     so with `min_score`; of a line for which it is less certain nothing is said. Bosnian, Croatian and Serbian count as
@@ -47,13 +47,20 @@ class MixedLanguages(Identification, EditStep):
 
     step: Literal["mixed_languages"] = "mixed_languages"
     max_share: float | None = Field(
-        None, ge=0, le=1, description="documents with a higher share in other languages are dropped; null: none"
+        None,
+        ge=0,
+        le=1,
+        description="Highest share in other languages (fraction of characters) that is kept; null: no limit.",
     )
-    cut: bool = Field(False, description="whether lines in other languages are cut out")
-    keep: tuple[str, ...] = Field((), description="languages whose lines are never cut, besides the document's")
-    min_characters: int = Field(40, ge=1, description="fewest characters of a line whose language is asked for")
-    min_score: Probability = Field(0.65, description="lowest probability of another language")
-    characters: int = Field(400, gt=0, description="of each line's beginning are looked at")
+    cut: bool = Field(False, description="Cut out lines in other languages.")
+    keep: tuple[str, ...] = Field(
+        (), description="Languages whose lines are never cut, in addition to the document's language."
+    )
+    min_characters: int = Field(
+        40, ge=1, description="Minimum length of a line whose language is identified (characters)."
+    )
+    min_score: Probability = Field(0.65, description="Lowest probability at which a line counts as another language.")
+    characters: int = Field(400, gt=0, description="Maximum number of characters read from the beginning of each line.")
 
     cuts: ClassVar = (
         Cut("other_language", ("cut", "keep"), description="Lines in another language, and the blank line after."),
@@ -140,9 +147,8 @@ def _languages(step: MixedLanguages, documents: Batch) -> list[str]:
     languages = documents["language"].to_pylist()
     if strange := sorted(set(languages) - {UNKNOWN, *labels_of(step)}):
         raise ValueError(
-            f"mixed_languages: the documents' language {strange[0]} is not a label of "
-            f"{step.model or 'lid.176'}; give the "
-            "`model` that the step `language` has"
+            f"mixed_languages: the documents' language {strange[0]} is not a label of {step.model or 'lid.176'}; give "
+            "the `model` that the step `language` has"
         )
     return languages
 

@@ -81,7 +81,7 @@ def label_of(labels: Sequence[str], name: str | None) -> str:
     label = f"{LABEL}{(name or _GOOD).removeprefix(LABEL)}"
     if label not in labels:
         there = ", ".join(each.removeprefix(LABEL) for each in labels[:8])
-        raise ModelFileError(f"the model has no label {label.removeprefix(LABEL)}; name one of {there} in `label`")
+        raise ModelFileError(f"the model has no label {label.removeprefix(LABEL)}; use one of {there} in `label`")
     return label
 
 
@@ -114,7 +114,7 @@ def _read_kenlm_header(f: BinaryIO) -> str:
         f.seek(0)
         return _read_arpa_counts(f)
     if begin != _KENLM:
-        return "it begins otherwise than KenLM's files"
+        return "it does not begin like KenLM's files"
     order, _, model_type, has_words, _ = struct.unpack("<B3xfiB3xI", f.read(20))
     if order not in _KENLM_ORDER or model_type not in _KENLM_TYPES or has_words > 1:
         return f"its header says order {order}, type {model_type}"
@@ -148,7 +148,7 @@ def _walk(data: mmap.mmap, names: list[str]) -> str:
     width, _, _, _, _, _, _, model, buckets, *_ = struct.unpack_from("<12id", data, 8)
     entries, words, labels, _, pruned = struct.unpack_from("<3i2q", data, _DICTIONARY)
     if width < 1 or min(entries, words, labels) < 0 or words + labels != entries or pruned < -1:
-        return f"it says {width} dimensions and {entries} entries, {words} words and {labels} labels"
+        return f"it has {width} dimensions and {entries} entries, {words} words and {labels} labels"
     offset = _ENTRIES
     for _ in range(entries):
         begin, offset = offset, data.find(b"\0", offset) + 10

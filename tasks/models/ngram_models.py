@@ -65,7 +65,7 @@ def estimate(text: Path, model: Path, order: int, prune: Sequence[int] = (), bit
     """Write a model of n-grams up to `order`, a trie, from lines of words separated by one space.
 
     `prune`: n-grams with a count of at most so many are left out, by order from 1, the last for all higher ones.
-    `bits`: probabilities and back-offs are quantised to so many each. Sorts on disk beside `model`, within 1 GB.
+    `bits`: probabilities and back-offs are quantized to so many each. Sorts on disk beside `model`, within 1 GB.
     Raises RuntimeError with the tool's own last words.
     """
     arpa = model.with_name(f"{model.name}.arpa")
@@ -114,13 +114,13 @@ def check(model: str) -> None:
     described = _described(model)
     for path, look in ((model, check_kenlm), (pieces_of(model), check_sentencepiece)):
         if not files.exists(path):
-            remedy = "train one by `gristmill train lm`, or correct the path"
+            remedy = "train one with `gristmill train lm`, or correct the path"
             raise FileNotFoundError(f"{path} does not exist; {remedy}")
         look(files.local_copy(path))
         name = path.rsplit("/", 1)[-1]
         if described and _facts(path) != described.get(name):
             raise ModelFileError(
-                f"{path} is not the file that {description(model)} describes; copy both again, or train it again by "
+                f"{path} does not match {description(model)}; copy both again, or train it again with "
                 "`gristmill train lm`"
             )
     _check_loads(model)
@@ -311,21 +311,22 @@ _PIECE = 4000  # characters: SentencePiece leaves out a longer line, or fails on
 class Training(Settings):
     """What decides the models, besides the texts."""
 
-    vocabulary: int = Field(65_536, ge=16, description="pieces at most")
+    vocabulary: int = Field(65_536, ge=16, description="maximum number of pieces")
     lines: int = Field(
-        1_000_000, ge=1, description="about so many, evenly spaced, are what the pieces are learned from"
+        1_000_000, ge=1, description="approximate number of lines, evenly spaced, that the pieces are learned from"
     )
     order: int = Field(5, ge=2, le=6, description="longest n-gram, in pieces")
     prune: tuple[Annotated[int, Field(ge=0)], ...] = Field(
         (0, 0, 1),
         max_length=6,
-        description="n-grams with a count of at most so many are left out: by order from 1, the last for all higher",
+        description="n-grams with at most this count are removed: by order from 1, the last value for all "
+        "higher orders",
     )
-    bits: int = Field(8, ge=2, le=25, description="of a quantised probability, and of a back-off")
+    bits: int = Field(8, ge=2, le=25, description="bits of a quantized probability, and of a quantized back-off")
 
 
 def train(texts: Iterable[str], folder: str, language: str, settings: Training) -> dict[str, Any]:
-    """Write LANGUAGE.arpa.bin, a quantised trie, LANGUAGE.sp.model and a description of both; returns the latter's
+    """Write LANGUAGE.arpa.bin, a quantized trie, LANGUAGE.sp.model and a description of both; returns the latter's
     counts. Lines are read as `gristmill.tasks.models.ngram_models.fold` gives them.
 
     The texts are read once, and go through temporary files of about three times their size beside KenLM's own; held are
@@ -342,7 +343,7 @@ def train(texts: Iterable[str], folder: str, language: str, settings: Training) 
         folded, encoded, binary = (Path(scratch) / name for name in ("folded", "encoded", "model"))
         counts = _fold(texts, folded)
         if not counts["lines"]:
-            raise ValueError(f"there is no text to train on ({counts['documents']} documents); name other files")
+            raise ValueError(f"no text to train on ({counts['documents']} documents); use other files")
         trained = _train_pieces(folded, -(-counts["lines"] // settings.lines), settings)
         files.write_bytes(pieces, trained)
         counts |= _encode(sentencepiece.SentencePieceProcessor(model_proto=trained), folded, encoded)

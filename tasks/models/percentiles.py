@@ -60,7 +60,9 @@ def percentiles(
     names = sorted(sizes)
     levels_of = {name: levels if sizes[name] >= least else () for name in names}
     if len(names) > _MAX_GROUPS:
-        raise ValueError(f"the column {group} has {len(names)} values; percentiles are found for {_MAX_GROUPS} groups")
+        raise ValueError(
+            f"the column {group} has {len(names)} values; percentiles are supported for at most {_MAX_GROUPS} groups"
+        )
     places = {name: [(sizes[name] - 1) * (each / 100) for each in levels_of[name]] for name in names}
     statistics = {
         (number, rank): _OrderStatistic(number, rank)

@@ -52,17 +52,25 @@ UNSCORED = "all"  # cc_net/perplexity.py: PerplexityBucket
 class Percentiles(Settings):
     """Which documents are kept, by their place among the scores of all, or of all in their language."""
 
-    min_percentile: float = Field(0, ge=0, le=100, description="documents with a lower perplexity are dropped")
-    max_percentile: float = Field(95, ge=0, le=100, description="documents with a higher perplexity are dropped")
-    head_percentile: float = Field(30, ge=0, le=100, description="up to it a document is in the bucket `head`")
-    middle_percentile: float = Field(60, ge=0, le=100, description="up to it in `middle`, above in `tail`")
+    min_percentile: float = Field(
+        0, ge=0, le=100, description="Documents with a lower perplexity percentile are dropped."
+    )
+    max_percentile: float = Field(
+        95, ge=0, le=100, description="Documents with a higher perplexity percentile are dropped."
+    )
+    head_percentile: float = Field(30, ge=0, le=100, description="Upper percentile of the bucket `head`.")
+    middle_percentile: float = Field(
+        60, ge=0, le=100, description="Upper percentile of the bucket `middle`; documents above it are in `tail`."
+    )
     min_documents: int = Field(
         20,
         ge=1,
-        description="of a language that has models: with fewer scored documents none is dropped by a percentile, and "
-        "all are in the bucket `all`",
+        description="Minimum number of scored documents of a language that has its own model. With fewer, "
+        "none is dropped by a percentile and all are in the bucket `all`.",
     )
-    keep_buckets: tuple[Bucket, ...] = Field(BUCKETS, min_length=1, description="documents in others are dropped")
+    keep_buckets: tuple[Bucket, ...] = Field(
+        BUCKETS, min_length=1, description="Buckets to keep; documents in other buckets are dropped."
+    )
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -70,7 +78,9 @@ class Percentiles(Settings):
             if (least := getattr(self, low)) >= (most := getattr(self, high)):
                 raise ValueError(f"{low} {least} is not below {high} {most}; lower it")
         if set(self.keep_buckets) == {"head", "tail"}:
-            raise ValueError("keep_buckets is head and tail, between which lies middle; add `middle`, or drop one")
+            raise ValueError(
+                "keep_buckets is head and tail without middle, which is between them; add `middle`, or remove one"
+            )
         return self
 
 
@@ -139,15 +149,15 @@ def read_cutoffs(path: str, settings: Percentiles) -> dict[str, tuple[float, flo
     levels = settings.head_percentile, settings.middle_percentile
     if missing := [each for each in levels if each not in table]:
         raise CutoffsError(
-            f"{path} has no row for the percentile {missing[0]:g}; name in head_percentile and "
-            f"middle_percentile two of {', '.join(f'{each:g}' for each in table)}"
+            f"{path} has no row for the percentile {missing[0]:g}; set head_percentile and middle_percentile "
+            f"to two of {', '.join(f'{each:g}' for each in table)}"
         )
     for name in header[1:]:
         head, middle = (table[each][name] for each in levels)
         if not head <= middle:
             raise CutoffsError(
                 f"{path} has the perplexities {head:g} and {middle:g} for {name} at the percentiles "
-                f"{levels[0]:g} and {levels[1]:g}, which do not ascend; correct them"
+                f"{levels[0]:g} and {levels[1]:g}, which are not ascending; correct them"
             )
     return {name: (table[levels[0]][name], table[levels[1]][name]) for name in header[1:]}
 
@@ -174,10 +184,10 @@ def _percentiles(settings: Cuts, scores: Sequence[str], levels: Sequence[float])
     group, least = ("language", settings.min_documents) if settings.by_language else (None, 1)
     by_language = percentiles(scores, "perplexity", levels, group, least)
     if not by_language:
-        remedy = "leave a source out of its `reference`"
+        remedy = "remove a source from its `reference`"
         if settings.by_language:
-            remedy = "name in `models` models for the languages that the step `language` keeps"
-        raise ValueError(f"the step `perplexity` has no document to score: {remedy}, or drop the step")
+            remedy = "add models to `models` for the languages that the step `language` keeps"
+        raise ValueError(f"the step `perplexity` has no documents to score: {remedy}, or remove the step")
     return {name: values for name, values in by_language.items() if values}
 
 
@@ -198,7 +208,7 @@ def _bound(rule: str, ends: Mapping[str, tuple[float | None, float | None]]) -> 
 class LanguageModel(Settings):
     """What decides the model that is trained, besides the reference."""
 
-    order: int = Field(5, ge=2, le=6, description="longest n-gram of the model that is trained, in words")
+    order: int = Field(5, ge=2, le=6, description="Longest n-gram of the trained model (words).")
 
 
 class Scoring(Settings):
@@ -213,7 +223,8 @@ class Scoring(Settings):
 
 
 class Perplexity(Percentiles, LanguageModel, LearnedFilter):
-    """Keep documents whose perplexity lies between two percentiles, or in some buckets, of all in their language.
+    """Keep documents whose perplexity is between two percentiles, or in certain buckets, of all documents of their
+    language.
 
     Documents of the reference itself, which the model has seen, and those in languages without a model are not scored:
     they are kept, in the bucket `all`.
@@ -240,31 +251,33 @@ class Perplexity(Percentiles, LanguageModel, LearnedFilter):
     decision_fields: ClassVar = (*Percentiles.model_fields, "cutoffs")
 
     step: Literal["perplexity"] = "perplexity"
-    reference: tuple[str, ...] = Field((), description="names of the sources the model is trained on, in the run")
+    reference: tuple[str, ...] = Field(
+        (), description="Names of the sources that a model is trained on during the run."
+    )
     models: dict[str, Address] = Field(
         {},
-        description="for each language, by the column `language`, its KenLM model, LANGUAGE.arpa.bin, with "
-        "LANGUAGE.sp.model beside it: `gristmill train lm` makes them, CCNet's have the same form",
+        description="KenLM model for each language (column `language`): LANGUAGE.arpa.bin, with LANGUAGE.sp.model in "
+        "the same folder. `gristmill train lm` trains them, and CCNet's have the same form.",
     )
     unit: Literal["line", "document"] = Field(
         "line",
-        description="what is one sentence to the models in `models`; `document`: the whole text with its lines joined, "
-        "as CCNet's own run scores it and its cutoff.csv has it",
+        description="What the models in `models` score as one sentence. `document`: the whole text with "
+        "its lines joined, as in CCNet's own run and its cutoff.csv.",
     )
-    lines: bool = Field(False, description="the perplexity of every line is stored, too, as `line_perplexities`")
+    lines: bool = Field(False, description="Also store the perplexity of every line, as `line_perplexities`.")
     cutoffs: Address | None = Field(
         None,
-        description="CSV file with perplexities by percentile (first column) and language, as CCNet's cutoff.csv: the "
-        "buckets end at these, not at those of this corpus",
+        description="CSV file with perplexities by percentile (first column) and language, such as CCNet's "
+        "cutoff.csv. Its values replace this corpus's own percentiles as bucket boundaries.",
     )
-    cutoffs_read: dict[str, tuple[float, float]] | None = Field(None, description="what the file has; see `pinned`")
+    cutoffs_read: dict[str, tuple[float, float]] | None = Field(None, description="Content of the file; see `pinned`.")
 
     @field_validator("models")
     @classmethod
     def _named(cls, models: dict[str, str]) -> dict[str, str]:
         for language, path in models.items():
             if not path.endswith(MODEL_SUFFIX):
-                raise ValueError(f"names {path} for {language}, whose name does not end in {MODEL_SUFFIX}; rename it")
+                raise ValueError(f"has {path} for {language}, whose name does not end in {MODEL_SUFFIX}; rename it")
         return models
 
     @model_validator(mode="after")
@@ -275,11 +288,11 @@ class Perplexity(Percentiles, LanguageModel, LearnedFilter):
                 f"has {both} `models`; give one: sources to train a model on, or the models of some languages"
             )
         if self.cutoffs is not None and not self.models:
-            raise ValueError(f"has `cutoffs` {self.cutoffs}, which hold for models of languages; give `models`")
+            raise ValueError(f"has `cutoffs` {self.cutoffs}, which apply to models of languages; set `models`")
         if self.models and self.order != LanguageModel().order:
-            raise ValueError(f"has order {self.order}, which a model in `models` has of its own; drop it")
+            raise ValueError(f"has order {self.order}, but the models in `models` have their own; remove it")
         if self.unit == "document" and not self.models:
-            raise ValueError("has `unit: document`, which is for models of languages; give `models`, or drop it")
+            raise ValueError("has `unit: document`, which is for models of languages; set `models`, or remove it")
         return self
 
     @property
@@ -341,8 +354,8 @@ def train_model(
                     f.writelines(line + "\n" for line in lines)
         if not words:
             raise ValueError(
-                f"the step `perplexity` learns from words, but its `reference` has none ({documents} documents): name "
-                "another source in `reference`, or loosen the steps before it"
+                f"the step `perplexity` trains on words, but its `reference` has none ({documents} "
+                "documents): use another source in `reference`, or loosen the steps before it"
             )
         estimate(text, model, settings.order)
         with files.create(files.join(folder, "model.bin")) as target, open(model, "rb") as source:
@@ -405,7 +418,7 @@ def pinned(step: Perplexity) -> Perplexity:
     cutoffs = read_cutoffs(step.cutoffs, step)
     if missing := sorted(set(step.models) - set(cutoffs)):
         raise CutoffsError(
-            f"{step.cutoffs} has no column for {', '.join(missing)}, of which `models` has models; add it, or take the "
-            "language out of `models`"
+            f"{step.cutoffs} has no column for {', '.join(missing)}, which have models in `models`; add it, "
+            "or remove the language from `models`"
         )
     return step.model_copy(update={"cutoffs_read": {name: cutoffs[name] for name in sorted(step.models)}})

@@ -53,13 +53,13 @@ class Threshold(Settings):
     """Which documents are kept."""
 
     min_score: float | None = Field(
-        None, ge=0, le=1, description=f"the lowest that is kept; where keep_top is not given either: {MIN_SCORE} (DCLM)"
+        None, ge=0, le=1, description=f"Lowest score that is kept. null, without keep_top: {MIN_SCORE} (DCLM)."
     )
     keep_top: float | None = Field(
         None,
         gt=0,
         le=100,
-        description="percent of the documents that each model has scored: those with the highest scores are kept",
+        description="Percentage of the documents scored by each model to keep: those with the highest scores.",
     )
 
     @model_validator(mode="after")
@@ -70,7 +70,7 @@ class Threshold(Settings):
 
 
 class Quality(Classifier, Threshold, LearnedFilter):
-    """Keep documents by the probability that a classifier gives them of being a good example.
+    """Keep documents that a classifier scores as likely good examples.
 
     Two models learn from `reference` against the other sources, and each document is scored by the one that has not
     seen it; or `model` names a fastText file. Reference documents are kept unscored.
@@ -89,24 +89,26 @@ class Quality(Classifier, Threshold, LearnedFilter):
     decision_fields: ClassVar = ("min_score", "keep_top")
 
     step: Literal["quality"] = "quality"
-    reference: tuple[str, ...] = Field((), description="names of the sources that are good examples")
-    against: tuple[str, ...] = Field((), description="names of the sources that are bad examples; none: all others")
-    model: Address | None = Field(None, description="path or address of a fastText classifier, instead of `reference`")
-    label: str | None = Field(None, description="of `model`, whose probability is the score; none: hq")
+    reference: tuple[str, ...] = Field((), description="Names of the sources with good examples.")
+    against: tuple[str, ...] = Field((), description="Names of the sources with bad examples; none: all others.")
+    model: Address | None = Field(None, description="Path or address of a fastText classifier, instead of `reference`.")
+    label: str | None = Field(None, description="Label of `model` whose probability is the score; none: hq.")
 
     @model_validator(mode="after")
     def _one_model(self) -> Self:
         if bool(self.reference) == bool(self.model):
             raise ValueError("needs either `reference`, the sources of good examples, or `model`, a file; give one")
         if self.model is None and self.label is not None:
-            raise ValueError(f"has the label {self.label}, but no `model` that could have it; leave it out")
+            raise ValueError(f"has the label {self.label}, but no `model` for it; remove it")
         if self.model is not None and self.against:
-            raise ValueError(f"has a model, which learns from no source, and `against` {list(self.against)}; drop one")
+            raise ValueError(
+                f"has a model, which is not trained on sources, and `against` {list(self.against)}; remove one"
+            )
         trained = {**Classifier().model_dump(), **self.part(Texts).model_dump()}
         if self.model is not None and (changes := dict(self.part(Classifier).model_dump().items() - trained.items())):
-            raise ValueError(f"has a model, which is trained already, and {', '.join(sorted(changes))}; drop it")
+            raise ValueError(f"has a model, which is already trained, and {', '.join(sorted(changes))}; remove it")
         if both := sorted(set(self.reference) & set(self.against)):
-            raise ValueError(f"has {', '.join(both)} both in `reference` and in `against`; leave it out of one")
+            raise ValueError(f"has {', '.join(both)} both in `reference` and in `against`; remove it from one")
         return self
 
     @property
@@ -137,9 +139,9 @@ class Quality(Classifier, Threshold, LearnedFilter):
     def remarks(self) -> Iterator[str]:
         if self.min_score is None and self.keep_top is None and self._is_trained_here():
             yield (
-                f"steps.quality has no cut of its own: at DCLM's {MIN_SCORE}, found for DCLM's own model, a classifier "
-                "that learns here from as many good as bad examples drops next to nothing; give `keep_top: 10`, the "
-                "percentage that is kept, or `min_score: 0` where nothing is to be dropped"
+                f"steps.quality has no cutoff: DCLM's {MIN_SCORE} was measured for DCLM's own model, and a "
+                "classifier trained here on equally many good and bad examples would drop almost nothing "
+                "with it; set `keep_top: 10`, the percentage to keep, or `min_score: 0` to drop nothing"
             )
 
     def _is_trained_here(self) -> bool:
@@ -197,8 +199,8 @@ def sample(
     n_rows = min(FOLDS * settings.documents, good_rows, raw_rows)
     if n_rows < 2:
         raise ValueError(
-            f"the step `quality` learns from two documents of its `reference` and two of other sources at least, but "
-            f"{good_rows} and {raw_rows} are left: name other sources in `reference`, or loosen the steps before it"
+            "the step `quality` needs at least two documents of its `reference` and two of other sources, but "
+            f"{good_rows} and {raw_rows} are left: use other sources in `reference`, or loosen the steps before it"
         )
 
     def fill(examples: Examples) -> None:
@@ -262,13 +264,15 @@ def _rows(inputs: Sequence[tuple[str, ...]]) -> int:
 class Scorers(Settings):
     """What decides the buckets, besides the scores."""
 
-    scores: tuple[str, ...] = Field((), description="signals of steps before it of which more is better")
-    inverse: tuple[str, ...] = Field((), description="signals of which less is better, as perplexity")
-    buckets: int = Field(20, ge=2, le=100, description="of equally many documents; Nemotron-CC: 20")
+    scores: tuple[str, ...] = Field((), description="Signals of earlier steps where a higher value is better.")
+    inverse: tuple[str, ...] = Field((), description="Signals where a lower value is better, such as perplexity.")
+    buckets: int = Field(
+        20, ge=2, le=100, description="Number of buckets, each with the same number of documents; Nemotron-CC: 20."
+    )
 
 
 class QualityBucket(Scorers, CorpusStep):
-    """Number documents from 0, the worst, by the best place that they have by one of several scores.
+    """Assign each document to a quality bucket, from 0 (worst), by the best rank that it has in several scores.
 
     Drops nothing: `mixture.by` names its column. A document without any of the scores has no number.
     """
@@ -289,7 +293,7 @@ class QualityBucket(Scorers, CorpusStep):
     def _some(self) -> Self:
         if not self.reads or len(set(self.reads)) < len(self.reads):
             raise ValueError(
-                f"has the scores {list(self.reads)}; name at least one in `scores` or `inverse`, each once"
+                f"has the scores {list(self.reads)}; list at least one in `scores` or `inverse`, each once"
             )
         return self
 
@@ -319,7 +323,7 @@ def gather_shard(folder: str, shard: int, signals: tuple[str, ...], kept: str, s
     for name in names:
         kind = table[name].type
         if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-            raise ValueError(f"the step `quality_bucket` has the score {name}, whose values are {kind}; name numbers")
+            raise ValueError(f"the step `quality_bucket` has the score {name}, whose values are {kind}; use numbers")
         table = table.set_column(table.column_names.index(name), name, table[name].cast(pa.float64()))
     parquet.write_table(layout.part(gathered_folder(folder), shard), table)
     return {"rows": len(table)}

@@ -20,7 +20,7 @@ OTHER = "other"
 
 
 class Topic(DocumentStep):
-    """Name the most probable topic of each document, and keep some topics or all.
+    """Assign the most probable topic to each document, and keep all topics or some.
 
     The model is a fastText file. `mixture.by` may name the column, alone or with `quality_bucket`, so that a mixture
     weighs topics, as in WebOrganizer (Wettig et al. 2025, arXiv 2502.10341).
@@ -31,19 +31,19 @@ class Topic(DocumentStep):
     pins_files: ClassVar = True
 
     step: Literal["topic"] = "topic"
-    model: Address = Field(description="path or address of a fastText classifier, whose labels are the topics")
-    model_checksum: str = Field("", description="xxh3-128 that the model must have; see `pinned`")
-    characters: int = Field(20_000, gt=0, description="of each document are read")
-    lowercase: bool = Field(False, description="whether the model reads texts in lower case")
+    model: Address = Field(description="Path or address of a fastText classifier whose labels are the topics.")
+    model_checksum: str = Field("", description="Expected xxh3-128 of the model; see `pinned`.")
+    characters: int = Field(20_000, gt=0, description="Maximum number of characters read from each document.")
+    lowercase: bool = Field(False, description="Lowercase texts before they are classified.")
     least_probability: float = Field(
-        0.0, ge=0, le=1, description=f"a document whose topic is less probable has the topic `{OTHER}`"
+        0.0, ge=0, le=1, description=f"Probability below which a document has the topic `{OTHER}`."
     )
     keep: tuple[str, ...] | None = Field(
         None,
         min_length=1,
-        description=f"topics that are kept, labels of the model without `__label__` or `{OTHER}`; null: all",
+        description=f"Topics to keep: labels of the model without `__label__`, or `{OTHER}`. null: all.",
     )
-    drop: tuple[str, ...] | None = Field(None, min_length=1, description="topics that are dropped; null: none")
+    drop: tuple[str, ...] | None = Field(None, min_length=1, description="Topics to drop. null: none.")
 
     certainty: ClassVar = "topic_score"
     signal_fields: ClassVar = ("model", "model_checksum", "characters", "lowercase", "least_probability")
@@ -96,6 +96,6 @@ def pinned(step: Topic) -> Topic:
     for key in ("keep", "drop"):
         if unknown := [topic for topic in getattr(step, key) or () if topic not in topics]:
             there = ", ".join(topics[:12])
-            raise ModelFileError(f"{step.model} has no topic {unknown[0]}; name some of {there} in `{key}`")
+            raise ModelFileError(f"{step.model} has no topic {unknown[0]}; use some of {there} in `{key}`")
     classifiers.check(step.model, step)
     return step.model_copy(update={"model_checksum": files.checksum(step.model)})

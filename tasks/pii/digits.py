@@ -1,6 +1,6 @@
 """Shapes of numbers: groups of digits with separators, and which of them can be somebody's.
 
-Most numbers of a text are nobody's, and a judgement costs as much as a kilobyte of prose. So what no rule of `phones`
+Most numbers of a text are nobody's, and a judgment costs as much as a kilobyte of prose. So what no rule of `phones`
 or `cards` could accept is left here.
 """
 

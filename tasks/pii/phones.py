@@ -229,7 +229,7 @@ _CLAUSE = re.compile(rb"\d\.\d+-\d|\d-\d+\.\d|^\d+\.\d+\Z")  # as in `DFARS 252.
 _MADE_UP = re.compile(r"(\d)\1{6}|123456789|987654321")
 # Regions whose numbers are two groups of four digits, as years are: they need a word or a country code.
 _BARE = ("HK", "SG")
-_FREE = re.compile(rb"1[38]00(?!\d)")  # begins numbers that cost the caller little, in Australia and its neighbours
+_FREE = re.compile(rb"1[38]00(?!\d)")  # begins numbers that cost the caller little, in Australia and its neighbors
 _MIN_DIGITS, _MAX_DIGITS = 7, 15  # digits; E.164
 _MIN_DIGITS_WITH_TRUNK, _MIN_DIGITS_REGROUPED = 9, 10
 _MIN_GROUPS_ABROAD = 3

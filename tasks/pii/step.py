@@ -41,14 +41,13 @@ else:
 # The regions with a numbering plan, as `phonenumbers.SUPPORTED_REGIONS` has them.
 REGIONS = tuple(
     (
-        "AC AD AE AF AG AI AL AM AO AR AS AT AU AW AX AZ BA BB BD BE BF BG BH BI BJ BL BM BN BO BQ BR BS BT "
-        "BW BY BZ CA CC CD CF CG CH CI CK CL CM CN CO CR CU CV CW CX CY CZ DE DJ DK DM DO DZ EC EE EG EH ER "
-        "ES ET FI FJ FK FM FO FR GA GB GD GE GF GG GH GI GL GM GN GP GQ GR GT GU GW GY HK HN HR HT HU ID IE "
-        "IL IM IN IO IQ IR IS IT JE JM JO JP KE KG KH KI KM KN KP KR KW KY KZ LA LB LC LI LK LR LS LT LU LV "
-        "LY MA MC MD ME MF MG MH MK ML MM MN MO MP MQ MR MS MT MU MV MW MX MY MZ NA NC NE NF NG NI NL NO NP "
-        "NR NU NZ OM PA PE PF PG PH PK PL PM PR PS PT PW PY QA RE RO RS RU RW SA SB SC SD SE SG SH SI SJ SK "
-        "SL SM SN SO SR SS ST SV SX SY SZ TA TC TD TG TH TJ TK TL TM TN TO TR TT TV TW TZ UA UG US UY UZ VA "
-        "VC VE VG VI VN VU WF WS XK YE YT ZA ZM ZW "
+        "AC AD AE AF AG AI AL AM AO AR AS AT AU AW AX AZ BA BB BD BE BF BG BH BI BJ BL BM BN BO BQ BR BS BT BW BY BZ "
+        "CA CC CD CF CG CH CI CK CL CM CN CO CR CU CV CW CX CY CZ DE DJ DK DM DO DZ EC EE EG EH ER ES ET FI FJ FK FM "
+        "FO FR GA GB GD GE GF GG GH GI GL GM GN GP GQ GR GT GU GW GY HK HN HR HT HU ID IE IL IM IN IO IQ IR IS IT JE "
+        "JM JO JP KE KG KH KI KM KN KP KR KW KY KZ LA LB LC LI LK LR LS LT LU LV LY MA MC MD ME MF MG MH MK ML MM MN "
+        "MO MP MQ MR MS MT MU MV MW MX MY MZ NA NC NE NF NG NI NL NO NP NR NU NZ OM PA PE PF PG PH PK PL PM PR PS PT "
+        "PW PY QA RE RO RS RU RW SA SB SC SD SE SG SH SI SJ SK SL SM SN SO SR SS ST SV SX SY SZ TA TC TD TG TH TJ TK "
+        "TL TM TN TO TR TT TV TW TZ UA UG US UY UZ VA VC VE VG VI VN VU WF WS XK YE YT ZA ZM ZW "
     ).split()
 )
 # By the codes of the language filter, ISO 639-1: the regions with most speakers on the web (CLDR, territory-language
@@ -117,24 +116,25 @@ _DOLMA = "tasks/pii; the count by which Dolma masks or drops (Soldaini et al. 20
 
 
 class Replacements(Settings):
-    """What stands in the text instead. The defaults are Dolma's, and of the same form where Dolma has no such kind.
+    """Text that replaces a match. The defaults are Dolma's, and follow Dolma's form for kinds that Dolma does not have.
 
     FineWeb puts `email@example.com` and `22.214.171.124` (datatrove src/datatrove/pipeline/formatters/pii.py).
     """
 
-    email: str = Field("|||EMAIL_ADDRESS|||", description="for an e-mail address")
-    api_key: str = Field("|||API_KEY|||", description="for a key or a token of a service")
-    iban: str = Field("|||IBAN|||", description="for the number of a bank account")
-    credit_card: str = Field("|||CREDIT_CARD|||", description="for the number of a credit card")
-    national_id: str = Field("|||NATIONAL_ID|||", description="for an identity number")
-    ip: str = Field("|||IP_ADDRESS|||", description="for an IP address")
-    phone: str = Field("|||PHONE_NUMBER|||", description="for a phone number")
+    email: str = Field("|||EMAIL_ADDRESS|||", description="For an e-mail address.")
+    api_key: str = Field("|||API_KEY|||", description="For a key or token of a service.")
+    iban: str = Field("|||IBAN|||", description="For a bank account number.")
+    credit_card: str = Field("|||CREDIT_CARD|||", description="For a credit card number.")
+    national_id: str = Field("|||NATIONAL_ID|||", description="For an identity number.")
+    ip: str = Field("|||IP_ADDRESS|||", description="For an IP address.")
+    phone: str = Field("|||PHONE_NUMBER|||", description="For a phone number.")
 
 
 class Pii(EditStep):
-    """Masks e-mail and IP addresses, phone, account, card and identity numbers and keys; drops documents with many.
+    """Mask e-mail and IP addresses, keys, and numbers of phones, accounts, cards and identity documents. Drop documents
+    with many of them.
 
-    What counts as one of them, and what does not, stands in `tasks/pii/emails.py` and its neighbours: where a kind
+    What counts as one of them, and what does not, stands in `tasks/pii/emails.py` and its neighbors: where a kind
     cannot be known from what looks like it, the text stays as it is. The texts in stages made before this step stay,
     and so do titles and URLs unless `columns` names them; what is masked there is counted nowhere. A kind that is not
     looked for counts 0. `edit` holds 32 bytes for every 64 of the batch, and a tuple for each span that it finds.
@@ -145,25 +145,26 @@ class Pii(EditStep):
 
     step: Literal["pii"] = "pii"
     keeps_removed: ClassVar[bool] = False
-    kinds: tuple[Kind, ...] = Field(KINDS, min_length=1, description="what is looked for")
+    kinds: tuple[Kind, ...] = Field(KINDS, min_length=1, description="Kinds of personal data to mask.")
     max_spans: int | None = Field(
-        5, ge=0, description="most spans of a document that stays (Dolma: 5); null: all stay, masked"
+        5, ge=0, description="Maximum number of masked spans in a document that is kept (Dolma: 5). null: no limit."
     )
     regions: tuple[str, ...] = Field(
-        ("US",), description="whose phone numbers are found without a country code: ISO 3166 codes of countries"
+        ("US",), description="Countries whose phone numbers are detected without a country code, as ISO 3166 codes."
     )
     regions_by_language: Mapping[str, tuple[str, ...]] = Field(
         BY_LANGUAGE,
-        description="the regions whose phone numbers are found, too, in documents of a language, if a step `language` "
-        "stands before this one; {} switches it off",
+        description="Additional countries whose phone numbers are detected, by the document's language, if "
+        "a step `language` comes before this one. {} disables it.",
     )
     national_ids: tuple[str, ...] = Field(
-        (), description="the countries whose identity numbers are found: ISO 3166 codes, see tasks/pii/identifiers.py"
+        (),
+        description="Countries whose identity numbers are detected, as ISO 3166 codes; see tasks/pii/identifiers.py.",
     )
     columns: tuple[Literal["title", "url", "canonical_url"], ...] = Field(
-        (), description="what is masked in the same way as the text"
+        (), description="Other columns to mask in the same way as the text."
     )
-    replacements: Replacements = Field(Replacements(), description="what stands in the text instead")
+    replacements: Replacements = Field(Replacements(), description="Text that replaces each kind.")
 
     cuts: ClassVar = tuple(
         Cut(kind, (), description=f"Spans of the kind `{kind}`, if `kinds` has it.") for kind in KINDS
@@ -202,7 +203,8 @@ class Pii(EditStep):
     def _all_known(cls, by_language: Mapping[str, tuple[str, ...]]) -> Mapping[str, tuple[str, ...]]:
         if unknown := sorted(by_language.keys() - CODES):
             raise ValueError(
-                f"has {', '.join(unknown)}, which the step `language` never names; give ISO 639 codes like en, de, zh"
+                f"has {', '.join(unknown)}, which the step `language` does not identify; use ISO 639 codes "
+                "such as en, de, zh"
             )
         return {language: cls._known(tuple(sorted(set(by_language[language])))) for language in sorted(by_language)}
 

@@ -1,6 +1,6 @@
 """Records of WARC, ARC and WET files, whatever their compression and their damage, one at a time.
 
-Formats are recognised by content. Each record's end is compared with what follows it, so that a wrong length, bytes
+Formats are recognized by content. Each record's end is compared with what follows it, so that a wrong length, bytes
 between records or a member cut short are noticed where they are, and the next record is found again.
 """
 

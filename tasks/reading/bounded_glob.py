@@ -39,12 +39,12 @@ class _Counting(LocalFileSystem):
         self._seen += len(entries)
         if self._passed > MAX_PASSED:
             raise ValueError(
-                f"the pattern {self._pattern} passes over more than {MAX_PASSED:,} files and folders that it does not "
-                "name; begin it with the folder that has the files"
+                f"the pattern {self._pattern} visits more than {MAX_PASSED:,} files and folders that do not "
+                "match; begin it with the folder that has the files"
             )
         if (now := time.monotonic()) > self._next:
             self._next = now + _SECONDS
-            log.warning("%s: %s files and folders looked at so far, now %s", self._pattern, f"{self._seen:,}", path)
+            log.warning("%s: checked %s files and folders so far, now %s", self._pattern, f"{self._seen:,}", path)
         return entries
 
 

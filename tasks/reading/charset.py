@@ -360,7 +360,7 @@ def _codec(name: str) -> str:
     """Python's codec for an encoding as the standard decodes it. Raises LookupError."""
     name = codecs.lookup(name).name
     if name.endswith("unicode-escape"):
-        raise LookupError(f"{name} is how Python writes strings, and no encoding of pages")
+        raise LookupError(f"{name} is a Python string format, not an encoding of pages")
     return _SUPERSETS.get(name, name)
 
 

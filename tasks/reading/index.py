@@ -36,12 +36,14 @@ def newest_snapshot(listing: str = LISTING) -> str:
     try:
         listing_json = orjson.loads(data)
     except orjson.JSONDecodeError as error:
-        raise ValueError(f"{redact_url(listing)} is not valid JSON ({error}); name a copy of {LISTING}") from error
+        raise ValueError(f"{redact_url(listing)} is not valid JSON ({error}); use a copy of {LISTING}") from error
     entries = listing_json if isinstance(listing_json, list) else []
     names = [str(entry.get("id")) for entry in entries if isinstance(entry, Mapping)]
     snapshots = [name for name in names if re.fullmatch(SNAPSHOT, name)]
     if not snapshots:
-        raise ValueError(f"{redact_url(listing)} lists no crawl named as CC-MAIN-2024-22; name a copy of {LISTING}")
+        raise ValueError(
+            f"{redact_url(listing)} lists no crawl with a name like CC-MAIN-2024-22; use a copy of {LISTING}"
+        )
     return max(snapshots)
 
 
@@ -73,8 +75,8 @@ def match(folder: str, shard: int, path: str, filters: IndexFilters) -> dict:
         has = set(fragment.physical_schema.names)
         if missing := sorted((set(_columns(filters)) | set(SELECTION.names)) - has):
             raise ValueError(
-                f"the index file {path} has no column {', '.join(missing)}; "
-                "older crawls lack some: leave out the filter by it, or take it from a newer one"
+                f"the index file {path} has no column {', '.join(missing)}; some older crawls lack it: "
+                "remove the filter, or use a newer crawl"
             )
         scanner = fragment.scanner(
             columns=SELECTION.names,

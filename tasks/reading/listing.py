@@ -57,11 +57,13 @@ def shards(format: str, names: Mapping[str, str], columns: Columns = NO_COLUMNS)
     paths_by_name: dict[str, str] = {}
     for path, name in names.items():
         if not path.isprintable() and (shown := path.encode("utf-8", "backslashreplace").decode()) != path:
-            raise ValueError(f"the name of {redact_url(shown)} is not in UTF-8, in which ledgers are: rename the file")
+            raise ValueError(
+                f"the name of {redact_url(shown)} is not in UTF-8, which the ledger requires: rename the file"
+            )
         if paths_by_name.setdefault(name, path) != path:
             raise ValueError(
-                f"{redact_url(paths_by_name[name])} and {redact_url(path)} are both called {name}, and ids are made of "
-                "names: give them by one glob for both folders, as folder/*/*.warc.gz, or in two sources"
+                f"{redact_url(paths_by_name[name])} and {redact_url(path)} both have the name {name}, and ids are "
+                "computed from names: use one glob for both folders, as folder/*/*.warc.gz, or two sources"
             )
     return [Shard(format, path, name, columns) for path, name in names.items()]
 
@@ -257,7 +259,7 @@ def _check_files(paths: Iterable[str]) -> None:
         local = path.removeprefix("file://")
         if files.is_local(path) and os.path.exists(local) and not (os.path.isfile(local) or os.path.isdir(local)):
             raise FileNotFoundError(
-                f"the source's file {path} is a pipe or a device: write its content to a file, and name that"
+                f"the source's file {path} is a pipe or a device: write its content to a file, and use that file"
             )
 
 
@@ -289,7 +291,7 @@ def files_of_list(path: str) -> dict[str, str]:
         raise ValueError(f"the list {redact_url(path)} is damaged: {error}; fetch it again") from error
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines:
-        raise FileNotFoundError(f"the list {redact_url(path)} names no file")
+        raise FileNotFoundError(f"the list {redact_url(path)} has no files")
     _check_lines(path, lines)
     # a query, which may have slashes, is the list's own
     place = path.partition("?")[0] if path.startswith("http") else path
@@ -329,9 +331,9 @@ def _check_lines(path: str, lines: list[str]) -> None:
         elsewhere = "://" in line and line.partition("://")[0] not in allowed
         if line.startswith("/") or "::" in line or elsewhere or _leads_up(line):
             raise ValueError(
-                f"the list {redact_url(path)} names {redact_url(line)[:200]!r}; a list that is read from {scheme}:// "
-                f"may name paths below its own folder, and addresses that begin with {'://, '.join(allowed)}://: if "
-                "you trust it, copy it to this machine and name the copy"
+                f"the list {redact_url(path)} has {redact_url(line)[:200]!r}; a list that is read from "
+                f"{scheme}:// may only have paths below its own folder, and addresses that begin with "
+                f"{'://, '.join(allowed)}://: if you trust it, copy it to this machine and use the copy"
             )
         if scheme.startswith("http") and "://" in line:
             hosts.add(urlsplit(line).hostname)

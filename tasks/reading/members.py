@@ -337,7 +337,10 @@ class Content:
         self.compressed |= kind != "plain"
         self.decoder, self.ended, self.fault, self.cut = decoder(kind, self.dictionary), False, None, False
         if kind == "zstd" and self.dictionary is None and wants_dictionary(self.peek(FRAME_HEADER)):
-            self.ended, self.fault = True, "this zstd member needs a dictionary that the file does not begin with"
+            self.ended, self.fault = (
+                True,
+                "this zstd member needs a dictionary that the file does not begin with",
+            )
 
     def _skip_frame(self) -> bool:
         """Skip a frame without content; False, and back where it began, if the file ends inside it."""

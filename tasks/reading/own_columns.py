@@ -48,8 +48,8 @@ def carried_schema(source: str, columns: Columns, records: Iterable[Mapping[str,
     if missing := [theirs for ours, theirs in columns.own if ours not in all_types]:
         there = ", ".join(sorted(names)) or "none that can be read"
         raise ColumnError(
-            f"the source {source} has no column {', '.join(missing)}, which its `columns` name: correct them; there "
-            f"are: {there}"
+            f"the source {source} has no column {', '.join(missing)}, which is in its `columns`: correct "
+            f"them; its columns are {there}"
         )
     if columns.every:
         check_every(source, all_types)
@@ -68,8 +68,8 @@ def check_every(source: str, names: Iterable[str]) -> None:
         }
         columns_value = ", ".join(f"{ours}: {json.dumps(theirs)}" for ours, theirs in renamed.items())
         raise ColumnError(
-            f'the source {source} has `columns: "*"`, and of its columns documents cannot have {", ".join(wrong)} by '
-            f"that name; write `columns: {{{columns_value}}}`, without those that you do not want"
+            f'the source {source} has `columns: "*"`, but documents cannot have the column names '
+            f"{', '.join(wrong)}; write `columns: {{{columns_value}}}`, without those that you do not want"
         )
 
 
@@ -215,8 +215,8 @@ _JSON = {bool: "a bool", int: "an integer", float: "a float", str: "a string", l
 def _clash(source: str, name: str, one: tuple[str, str], other: tuple[str, str]) -> ColumnError:
     source_phrase = f" of the source {source}" if source else ""
     return ColumnError(
-        f"the column {name}{source_phrase} has two types: {one[0]} in {one[1]}, {other[0]} in {other[1]}; leave it out "
-        "of `columns`, give it another name there, or make the files agree"
+        f"the column {name}{source_phrase} has two types: {one[0]} in {one[1]}, {other[0]} in {other[1]}; "
+        "remove it from `columns`, rename it there, or use the same type in all files"
     )
 
 

@@ -44,7 +44,7 @@ class Record:
 
 
 Kept = Literal["generated", "vendored", "minified", "data"]
-# whose releases decide what licences are recognized
+# whose releases decide what licenses are recognized
 LIBRARIES = ("identify", "license-expression")
 # The columns that documents of code carry, and what they are.
 COLUMNS = {
@@ -62,7 +62,7 @@ COLUMNS = {
 class Repositories:
     """`unit`: what a document is; `document_bytes`: of a document of several files at most, in UTF-8, one larger file
     aside; `file_header`: the line ahead of each file in such a document; `leave_out`: what files are dropped as;
-    `repeated_headers`: licence headers that an earlier file of the repository has are kept; `archive_bytes`: that an
+    `repeated_headers`: license headers that an earlier file of the repository has are kept; `archive_bytes`: that an
     archive may unfold to."""
 
     unit: Literal["file", "repository"] = "file"
@@ -165,20 +165,20 @@ def check_own_names(columns: Mapping[str, str]) -> None:
     for ours, theirs in columns.items():
         if ours in _PLACED:
             raise ValueError(
-                f"names {ours}, which documents have already: write `{ours}_column: {theirs}` in the source, and name "
+                f"has {ours}, which documents already have: write `{ours}_column: {theirs}` in the source, and list "
                 f"the others one by one in `columns`{_renamed(ours, theirs).replace('; give', '; or give')}"
             )
         if ours in TAKEN:
-            raise ValueError(f"names {ours}, which documents have already{_renamed(ours, theirs)}")
+            raise ValueError(f"has {ours}, which documents already have{_renamed(ours, theirs)}")
         if not OWN_NAME.fullmatch(ours):
             raise ValueError(
-                f"names {ours!r}, which has other characters than letters, digits, _, - and spaces; give it a name of "
-                f"its own, as `columns: {{my_name: {theirs!r}}}`"
+                f"has {ours!r}, with characters other than letters, digits, _, - and spaces; rename it, as "
+                f"`columns: {{my_name: {theirs!r}}}`"
             )
 
 
 def _renamed(ours: str, theirs: str) -> str:
-    return f"; give it its own name, as `columns: {{their_{ours}: {theirs}}}`"
+    return f"; give it a different name, as `columns: {{their_{ours}: {theirs}}}`"
 
 
 def columns_of(own: Any, text: str, url: str | None, id: str | None, date: str | None) -> Columns:

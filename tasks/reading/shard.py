@@ -82,7 +82,7 @@ def look(folder: str, number: int, source: str, shards: Sequence[Shard], max_byt
     Raises ValueError, which names a file, the cause, the recipe's key and the remedy, if none of the files has one.
     """
     if trouble := source_trouble(shards, max_bytes):
-        raise ValueError(f"the source {source}: {trouble}, or take the source out of the recipe")
+        raise ValueError(f"the source {source}: {trouble}, or remove the source from the recipe")
     return {"files": len(_looked_at(shards))}
 
 
@@ -95,7 +95,7 @@ def source_trouble(shards: Sequence[Shard], max_bytes: int) -> str:
     kind = format_of(shards[0].format)
     more = f", nor have {len(shards) - 1} others" if len(shards) > 1 else ""
     wanted = kind.wanted.format(text=shards[0].columns.text)
-    advice = firsts[0].advice or f"name files under `{kind.key}` that have {wanted}"
+    advice = firsts[0].advice or f"use files with {wanted} under `{kind.key}`"
     return f"{redact_url(shards[0].path)} {firsts[0].trouble}{more}: {advice}"
 
 
@@ -128,8 +128,8 @@ def first_records(shard: Shard, max_bytes: int, dates: bool = False) -> FirstRec
     rules, cause = ", ".join(sorted(troubles)), " ".join(cause.split())  # what libraries say may have lines
     if cause.endswith(ADVICE):
         cause, advice = cause.rsplit(": ", 1)
-        return FirstRecords(f"has nothing that can be read: {cause} ({rules})", advice)
-    trouble = f"has nothing that can be read: {cause} ({rules})"
+        return FirstRecords(f"has no readable records: {cause} ({rules})", advice)
+    trouble = f"has no readable records: {cause} ({rules})"
     if rule == "too_large" and not others:
         return FirstRecords(
             trouble, f"give the step `extract` a larger `max_bytes` than {max_bytes:,}, or split the file"

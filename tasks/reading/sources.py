@@ -72,12 +72,12 @@ _AFTER_SUFFIXES = (Pages, Code, Texts)
 _NO_TEXTS = {
     "csv": "a table of separated values: convert it to Parquet or lines of JSON",
     "tsv": "a table of separated values: convert it to Parquet or lines of JSON",
-    "html": "a page beside no archive: name it in a recipe, as `pages: [FILE]`",
-    "htm": "a page beside no archive: name it in a recipe, as `pages: [FILE]`",
+    "html": "a single page: list it in a recipe, as `pages: [FILE]`",
+    "htm": "a single page: list it in a recipe, as `pages: [FILE]`",
     "xml": "XML",
     "yaml": "YAML",
     "yml": "YAML",
-    "paths": "a list of files: name it in a recipe, as `warc: [LIST]`",
+    "paths": "a list of files: use it in a recipe, as `warc: [LIST]`",
 }
 
 

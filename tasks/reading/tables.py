@@ -108,7 +108,7 @@ _SHAPES = {
     b"[": "the file is one JSON array, not an object a line: write these by `jq -c '.[]'`",
     b"{": "its JSON objects go over several lines, and not one a line: write these by `jq -c .`",
 }
-_NAME_COLUMNS = "name the columns that you want"
+_NAME_COLUMNS = "list the columns that you want"
 # What the causes of problems end with that have their fix in them, after `: `.
 ADVICE = (*_SHAPES.values(), _NAME_COLUMNS)
 _SHOWN_KEYS, _SHOWN_KEY = 5, 20
@@ -167,7 +167,7 @@ def _parquet(
             raise ValueError(f"{path} has no column {', '.join(missing)}; its columns are {has}")
         read = [*names, *(theirs for _, theirs in own)]
         if twice := sorted(name for name in {*read} if file.schema_arrow.names.count(name) > 1):
-            raise ValueError(f"{path} has several columns of the name {', '.join(twice)}; rename all but one of each")
+            raise ValueError(f"{path} has several columns named {', '.join(twice)}; rename all but one of each")
         if trouble := parquet_rows.check_schema(file.schema_arrow, read):
             if begin == 0:
                 yield lost(0, "too_large", f"{trouble}: {_NAME_COLUMNS}")

@@ -52,24 +52,27 @@ RULES = (
 
 @rule_set(SOURCE, RULES)
 class BadWords(RuleStep):
-    """Words and phrases of lists that the user gives, one of which drops a document, as in C4."""
+    """Drop documents that contain words or phrases of your lists, as C4 does."""
 
     pins_files: ClassVar = True
 
     step: Literal["bad_words"] = "bad_words"
     lists: dict[str, Address] = Field(
         min_length=1,
-        description=f"address of each language's list, by the column `language`; `{ANY}` holds for every language",
+        description=f"Address of the list for each language (column `language`). `{ANY}` applies to every language.",
     )
     unspaced: tuple[str, ...] = Field(
-        ("ja", "th", "zh"), description="languages without spaces: an entry is found inside of words, too"
+        ("ja", "th", "zh"), description="Languages written without spaces, where an entry also matches inside words."
     )
     allowed: tuple[str, ...] = Field(
         ("sm", "グロ", "女の子", "性"),
-        description="entries left out of all lists; C4's, each of which hits over 10% of the documents in ja or zh",
+        description="Entries to remove from all lists. Default: C4's, each of which matches over 10% of "
+        "the documents in ja or zh.",
     )
     checksums: tuple[tuple[Address, str], ...] = Field(
-        (), description="(address, xxh3-128) of each list, which must then have this content; see `pinned`"
+        (),
+        description="Expected content of each list, as (address, xxh3-128). A list with other content is "
+        "an error; see `pinned`.",
     )
 
     signal_fields: ClassVar = ("lists", "unspaced", "allowed", "checksums")
@@ -170,5 +173,5 @@ def entries_of(address: str, checksum: str | None, allowed: tuple[str, ...], uns
         for line in lines
     }
     if not entries - {*allowed}:
-        raise ListError(f"the list {address} has no entry; write one a line")
+        raise ListError(f"the list {address} has no entries; write one per line")
     return _Entries(sorted(entries - {*allowed}), unspaced)

@@ -28,7 +28,7 @@ PHRASE_BYTES = 64  # `gristmill.tasks.kernels.phrases` looks for phrases by the 
 
 
 class C4(EditStep):
-    """Lines and documents as C4 chose them; the defaults are those of datatrove's `C4QualityFilter`.
+    """C4's filters of lines and documents. The defaults are those of datatrove's `C4QualityFilter`.
 
     A line goes by the first of these rules that it fails, in datatrove's order, and a blank line with them if a rule
     fails it. Words are what `str.split` gives. Lines that stay are left as they are, where the published codes strip
@@ -53,28 +53,35 @@ class C4(EditStep):
     work_version: ClassVar[int] = 2
 
     step: Literal["c4"] = "c4"
-    citations: bool = Field(True, description="cut out [12], [], [edit] and [citation needed]")
+    citations: bool = Field(True, description="Remove citation marks: [12], [], [edit] and [citation needed].")
     max_word_characters: int | None = Field(
-        1000, ge=1, description="characters of the longest word that a line may have; null: any"
+        1000,
+        ge=1,
+        description="Maximum length of a word (characters); a line with a longer word is removed. null: no limit.",
     )
     terminal_punctuation: tuple[str, ...] = Field(
         (".", "?", "!", '"', "'"),
-        description="a line stays if it ends with one of these and not with an ellipsis; none: however it ends",
+        description="A line is kept if it ends with one of these and not with an ellipsis. Empty: any ending is kept.",
     )
-    min_words_per_line: int = Field(3, ge=0, description="fewest words of a line; T5: 5")
-    citation_words: bool = Field(True, description="whether citations that are cut out count as words; T5: no")
-    javascript: bool = Field(True, description="lines that name javascript go")
+    min_words_per_line: int = Field(3, ge=0, description="Minimum number of words in a line; T5: 5.")
+    citation_words: bool = Field(True, description="Count removed citation marks as words; T5 does not.")
+    javascript: bool = Field(True, description="Remove lines that contain javascript.")
     policy: tuple[str, ...] = Field(
         ("terms of use", "privacy policy", "cookie policy", "uses cookies", "use of cookies", "use cookies"),
-        description="lines with one of these phrases go; A to Z match in either case",
+        description="Remove lines that contain one of these phrases. A to Z match in either case.",
     )
-    max_lorem_ipsum: int | None = Field(0, ge=0, description='most lines with "lorem ipsum"; null: not bound')
-    max_curly_bracket: int | None = Field(0, ge=0, description="most lines with {; null: not bound")
+    max_lorem_ipsum: int | None = Field(
+        0, ge=0, description='Maximum number of lines with "lorem ipsum"; null: no limit.'
+    )
+    max_curly_bracket: int | None = Field(0, ge=0, description="Maximum number of lines with {; null: no limit.")
     min_sentences: int | None = Field(
-        5, ge=0, description="fewest sentences in the lines that stay; T5: 3; null: not bound"
+        5, ge=0, description="Minimum number of sentences in the remaining lines; T5: 3; null: no limit."
     )
     min_long_lines: int | None = Field(
-        None, ge=0, description=f"fewest lines of {LONG_LINE} characters before any go; mC4: 3; null: not bound"
+        None,
+        ge=0,
+        description=f"Minimum number of lines with {LONG_LINE} or more characters, before lines are "
+        "removed; mC4: 3; null: no limit.",
     )
 
     cuts: ClassVar = (
@@ -88,11 +95,11 @@ class C4(EditStep):
             ("terminal_punctuation",),
             description="Lines that end with none of these, or with an ellipsis.",
         ),
-        Cut("few_words", ("min_words_per_line", "citation_words"), description="Lines of fewer words."),
-        Cut("javascript", ("javascript",), description="Lines that name javascript."),
+        Cut("few_words", ("min_words_per_line", "citation_words"), description="Lines with fewer words."),
+        Cut("javascript", ("javascript",), description="Lines that contain javascript."),
         Cut("policy", ("policy",), description="Lines with one of these phrases."),
-        Cut("blank_line", (), description="Blank lines that one of the rules above fails."),
-        Cut("citation", ("citations",), description="[12], [], [edit] and [citation needed], in lines that stay."),
+        Cut("blank_line", (), description="Blank lines that fail one of the rules above."),
+        Cut("citation", ("citations",), description="[12], [], [edit] and [citation needed], in lines that are kept."),
     )
     sought: ClassVar = {"lorem_ipsum": "lorem ipsum", "curly_bracket": "{"}
     signal_fields: ClassVar = (
@@ -137,7 +144,7 @@ class C4(EditStep):
     @classmethod
     def _are_marks(cls, marks: tuple[str, ...]) -> tuple[str, ...]:
         if not all(marks):
-            raise ValueError("an empty mark ends every line: name marks, or none at all to let lines end as they like")
+            raise ValueError("an empty mark matches the end of every line: list marks, or none to allow any end")
         return marks
 
     def decisions(self) -> list[Bound]:

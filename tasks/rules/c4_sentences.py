@@ -21,7 +21,7 @@ from gristmill.tasks.kernels.scan import FIELD
 
 _WORD_BYTES = 8  # bytes of a word that are compared with those of the model: those of a machine word
 _FULL_STOP, _SPACE = 0x2E, 0x20
-# Marks that stand alone one behind the other, as in "! ! ! !": only its ends have neighbours that decide anything.
+# Marks that stand alone one behind the other, as in "! ! ! !": only its ends have neighbors that decide anything.
 _ALONE = re.compile(r"((?:[?!] ){2})(?:[?!] )+((?:[?!] ){2})")
 
 # What a byte may be. Apart are those that Punkt never has inside a word; some of them close a sentence.

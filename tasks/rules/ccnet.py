@@ -23,7 +23,7 @@ RULES = (
 
 @rule_set(SOURCE, RULES)
 class CCNet(RuleStep):
-    """CCNet's rule on length (Wenzek et al. 2019, arXiv 1911.00359), as `cc_net/mine.py` has it (`min_len`)."""
+    """CCNet's length rule (Wenzek et al. 2019, arXiv 1911.00359; `min_len` in `cc_net/mine.py`)."""
 
     step: Literal["ccnet"] = "ccnet"
 

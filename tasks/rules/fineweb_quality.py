@@ -46,7 +46,8 @@ RULES = (
 
 @rule_set(SOURCE, RULES)
 class FineWebQuality(RuleStep):
-    """FineWeb's own rules (Penedo et al. 2024, arXiv 2406.17557, section 3.6, appendix E.4), as datatrove has them.
+    """FineWeb's own quality rules (Penedo et al. 2024, arXiv 2406.17557, section 3.6, appendix E.4), as datatrove
+    implements them.
 
     Source of the definitions: `FineWebQualityFilter`, datatrove
     src/datatrove/pipeline/filters/fineweb_quality_filter.py. Where the paper is silent or differs, the code is
@@ -65,10 +66,10 @@ class FineWebQuality(RuleStep):
     step: Literal["fineweb_quality"] = "fineweb_quality"
     exclude_zero: bool = Field(
         False,
-        description="whether documents in which no line ends in terminal punctuation count as if all lines did: for "
-        "languages that are written without; datatrove's line_punct_exclude_zero",
+        description="A document in which no line ends in terminal punctuation counts as if all lines did, "
+        "for languages written without it; datatrove's line_punct_exclude_zero.",
     )
-    short_line_characters: int = Field(30, ge=0, description="most characters of a short line")
+    short_line_characters: int = Field(30, ge=0, description="Maximum length of a short line (characters).")
 
     signal_fields: ClassVar = ("exclude_zero", "short_line_characters")
 

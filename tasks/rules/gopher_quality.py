@@ -125,7 +125,7 @@ RULES = (
 
 @rule_set(SOURCE, RULES)
 class GopherQuality(RuleStep):
-    """Gopher's quality rules (Rae et al. 2021, arXiv 2112.11446, section A1.1), as datatrove or DCLM computes them.
+    """Gopher's quality rules (Rae et al. 2021, arXiv 2112.11446, section A1.1), as datatrove or DCLM implements them.
 
     `definition: datatrove`: `GopherQualityFilter`, datatrove src/datatrove/pipeline/filters/gopher_quality_filter.py.
     Where the paper is silent or differs, the code is followed. Differences from it:
@@ -152,12 +152,12 @@ class GopherQuality(RuleStep):
     definition: Definition = Field("datatrove", description=DEFINITION)
     stop_words: tuple[str, ...] = Field(
         ("the", "be", "to", "of", "and", "that", "have", "with"),
-        description="stop words as they are written in the text, for DCLM in any case; Gopher's are English",
+        description="Stop words in the form they have in the text; DCLM ignores case. Gopher's list is English.",
     )
     stop_words_by_language: dict[str, tuple[str, ...] | Address] = Field(
         {},
-        description="by the column `language`: its stop words, or the address of a file with one a line; documents in "
-        "other languages keep to `stop_words`",
+        description="Stop words by language (column `language`): a list, or the address of a file with one "
+        "word per line. Other languages use `stop_words`.",
     )
 
     signal_fields: ClassVar = ("definition", "stop_words", "stop_words_by_language")
@@ -300,7 +300,7 @@ def _read(words: tuple[str, ...] | str) -> tuple[str, ...]:
     lines = [line.strip() for line in whole.split("\n")]
     entries = tuple(dict.fromkeys(line for line in lines if not line.startswith("#") and is_one_word(line)))
     if not entries:
-        raise ListError(f"the list {words} has no stop words: write one a line, in UTF-8")
+        raise ListError(f"the list {words} has no stop words: write one per line, in UTF-8")
     return entries
 
 

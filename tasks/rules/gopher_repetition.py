@@ -83,7 +83,7 @@ RULES = (
 
 @rule_set(SOURCE, RULES)
 class GopherRepetition(RuleStep):
-    """Gopher's repetition rules (Rae et al. 2021, arXiv 2112.11446, Table A1), as datatrove or DCLM computes them.
+    """Gopher's repetition rules (Rae et al. 2021, arXiv 2112.11446, Table A1), as datatrove or DCLM implements them.
 
     `definition: datatrove`: `GopherRepetitionFilter`, datatrove src/datatrove/pipeline/filters/
     gopher_repetition_filter.py. Where the paper is silent or differs, the code is followed: every fraction of

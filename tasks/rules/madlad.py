@@ -52,7 +52,8 @@ RULES = (
 
 @rule_set(SOURCE, RULES)
 class Madlad(RuleStep):
-    """MADLAD-400's questionable sentences: lists in title case, odd lengths, technical characters, known rubbish."""
+    """MADLAD-400's filter of questionable sentences: lists in title case, unusual lengths, technical characters, known
+    junk."""
 
     # 2: terminal punctuation follows Unicode 17, so it includes Khmer's full stop
     work_version: ClassVar[int] = 2
@@ -60,11 +61,11 @@ class Madlad(RuleStep):
     step: Literal["madlad"] = "madlad"
     checks: tuple[Literal["list_case", "length", "technical", "cursed"], ...] = Field(
         ("list_case", "length", "technical", "cursed"),
-        description="what makes a sentence questionable; Dolma 3: list_case, cursed",
+        description="Checks that make a sentence questionable; Dolma 3: list_case, cursed.",
     )
-    cursed: tuple[str, ...] = Field(_CURSED, description="regular expressions (RE2) that mark a sentence as cursed")
+    cursed: tuple[str, ...] = Field(_CURSED, description="Regular expressions (RE2) that mark a sentence as cursed.")
     across_lines: bool = Field(
-        False, description="whether a sentence goes on in the next line if no . ! or ? stands between; Dolma 3: yes"
+        False, description="A sentence continues on the next line unless . ! or ? ends it; true for Dolma 3."
     )
 
     signal_fields: ClassVar = ("checks", "cursed", "across_lines")
@@ -122,7 +123,7 @@ def check_expressions(expressions: tuple[str, ...]) -> None:
         try:
             pc.match_substring_regex("", expression)
         except pyarrow.lib.ArrowInvalid as error:
-            raise ValueError(f"{expression!r} is no regular expression of RE2: {error}") from error
+            raise ValueError(f"{expression!r} is not a regular expression of RE2: {error}") from error
 
 
 def _alternations(cursed: tuple[str, ...]) -> list[str]:

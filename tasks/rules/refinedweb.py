@@ -19,7 +19,8 @@ _SOURCE = "Penedo et al. 2023 (arXiv 2306.01116), G.2; definition: DCLM modifier
 
 
 class RefinedWebLines(EditStep):
-    """Lines that RefinedWeb removes or shortens, as DCLM codes it; documents that lose too many words drop.
+    """RefinedWeb's line filters, as DCLM implements them. They remove or shorten lines, and documents that lose too
+    many words are dropped.
 
     Words of a line are what `str.split` gives; those whose loss counts are fastText's that begin with a letter or
     number, as in `word_counter_enricher`. Differences from DCLM's code:
@@ -41,24 +42,29 @@ class RefinedWebLines(EditStep):
 
     step: Literal["refinedweb_lines"] = "refinedweb_lines"
     max_uppercase: float | None = Field(
-        0.5, ge=0, description="most characters of a line that are uppercase letters, as a fraction; null: any"
+        0.5, ge=0, description="Maximum fraction of a line's characters that are uppercase letters; null: no limit."
     )
     max_numeric: float | None = Field(
-        0.999999, ge=0, description="most characters of a line that are numbers, as a fraction; null: any"
+        0.999999, ge=0, description="Maximum fraction of a line's characters that are numbers; null: no limit."
     )
-    counters: bool = Field(True, description='lines like "3 likes" go')
-    min_words_per_line: int = Field(2, ge=0, description="fewest words of a line")
-    phrases: bool = Field(True, description='"items in cart", "Read more..." and "Sign-in" go from short lines')
+    counters: bool = Field(True, description='Remove lines such as "3 likes".')
+    min_words_per_line: int = Field(2, ge=0, description="Minimum number of words in a line.")
+    phrases: bool = Field(True, description='Remove "items in cart", "Read more..." and "Sign-in" from short lines.')
     max_removed_words: float | None = Field(
-        0.05, ge=0, description="most words of a document that go, as a fraction; null: not bound"
+        0.05, ge=0, description="Maximum fraction of a document's words that may be removed; null: no limit."
     )
 
     cuts: ClassVar = (
-        Cut("uppercase", ("max_uppercase",), description="Lines with a larger part of uppercase letters."),
-        Cut("numeric", ("max_numeric",), description="Lines with a larger part of numbers."),
-        Cut("counter", ("counters",), description="Lines like `3 likes`."),
-        Cut("few_words", ("min_words_per_line",), description="Lines of fewer words."),
-        Cut("blank_line", (), description="Blank lines at the ends of what is left, and of several all but one."),
+        Cut("uppercase", ("max_uppercase",), description="Lines with a larger fraction of uppercase letters."),
+        Cut("numeric", ("max_numeric",), description="Lines with a larger fraction of numbers."),
+        Cut("counter", ("counters",), description="Lines such as `3 likes`."),
+        Cut("few_words", ("min_words_per_line",), description="Lines with fewer words."),
+        Cut(
+            "blank_line",
+            (),
+            description="Blank lines at the ends of the remaining text, and all but one of several blank lines "
+            "in a row.",
+        ),
         Cut("phrase", ("phrases",), description="`items in cart`, `Read more...` and `Sign-in`, in short lines."),
     )
     signal_fields: ClassVar = ("max_uppercase", "max_numeric", "counters", "min_words_per_line", "phrases")

@@ -25,7 +25,7 @@ from gristmill.tasks.engine import own_code
 
 # Whose code decides what a rule counts, where the papers leave it open.
 Definition = Literal["datatrove", "dclm"]
-DEFINITION = "whose code decides what is counted; dclm: DCLM's, and RefinedWeb's as DCLM rebuilt it"
+DEFINITION = "Implementation to follow. dclm: DCLM's, also for RefinedWeb, which DCLM reproduced."
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class RuleStep(DocumentStep):
     rules: ClassVar[tuple[Rule, ...]] = ()
 
     languages: dict[str, dict[str, float | None]] = Field(
-        {}, description="thresholds that hold instead for documents of a language: {fr: {max_...: 0.5}}"
+        {}, description="Different thresholds for documents of a language: {fr: {max_...: 0.5}}."
     )
 
     @field_validator("languages")
@@ -69,7 +69,7 @@ class RuleStep(DocumentStep):
         for language, thresholds in languages.items():
             if strange := sorted(set(thresholds) - set(thresholds_of)):
                 raise ValueError(
-                    f"{language}: no threshold is called {', '.join(strange)}; there are {', '.join(thresholds_of)}"
+                    f"{language}: no threshold {', '.join(strange)}; the thresholds are {', '.join(thresholds_of)}"
                 )
         return languages
 
@@ -81,8 +81,8 @@ class RuleStep(DocumentStep):
                 low, high = ends.get(f"min_{rule.name}"), ends.get(f"max_{rule.name}")
                 if low is not None and high is not None and low > high:
                     raise ValueError(
-                        f"{where}min_{rule.name} {low:g} is above max_{rule.name} {high:g}, so every document is "
-                        "dropped; exchange or change them"
+                        f"{where}min_{rule.name} {low:g} is above max_{rule.name} {high:g}, so every "
+                        "document is dropped; swap or change them"
                     )
                 if low is not None and low > 1 and rule.unit.startswith("fraction"):
                     raise ValueError(
@@ -118,8 +118,8 @@ def rule_set(source: str, rules: Sequence[Rule]) -> Callable[[type[RuleStep]], t
         fields: dict[str, Any] = {}
         for each in rules:
             for end, value in each.ends.items():
-                what = "least" if end.startswith("min_") else "most"
-                described = f"{what} ({each.unit}): {each.description.splitlines()[0]} null: not bound"
+                what = "Minimum" if end.startswith("min_") else "Maximum"
+                described = f"{what} ({each.unit}): {each.description.splitlines()[0]} null: no limit."
                 fields[end] = (each.kind | None, Field(value, ge=0, description=described))
         name = base.model_fields["step"].default
         model = create_model(base.__name__, __base__=base, __module__=base.__module__, __doc__=base.__doc__, **fields)

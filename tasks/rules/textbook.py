@@ -41,7 +41,7 @@ RULES = (
 
 @rule_set(SOURCE, RULES)
 class Textbook(RuleStep):
-    """The four rules that introductions to pretraining data teach first."""
+    """Four basic rules that introductions to pretraining data teach first."""
 
     step: Literal["textbook"] = "textbook"
 

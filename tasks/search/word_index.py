@@ -279,8 +279,8 @@ def parsed(index: "tantivy.Index", query: str) -> "tantivy.Query":
     except ValueError as error:
         fields = ", ".join((*WORDS, *NAMES, "kept"))
         raise ValueError(
-            f"{query!r} is not a query: {error}. Fields are {fields}; put other marks than those of a query in double "
-            'quotes, as in "a:b"'
+            f"{query!r} is not a query: {error}. Fields are {fields}; put characters with a special meaning "
+            'in double quotes, as in "a:b"'
         ) from None
 
 

@@ -1,1 +1,1 @@
-"""Source code: languages, licences, headers, rules on files, and notebooks."""
+"""Source code: languages, licenses, headers, rules on files, and notebooks."""

@@ -147,7 +147,7 @@ _MAX_HEADER = 20_000  # characters in which a header is looked for
 
 
 def license_header(text: str, language: str) -> Span | None:
-    """The comments at the beginning of a text that tell of copyright or a licence; None if there are none.
+    """The comments at the beginning of a text that tell of copyright or a license; None if there are none.
 
     Behind a line for the system or the decoder (`#!`, `coding:`, `<?php`) these are the comments up to the first blank
     line or code behind one that tells of such; a comment between marks is one. A docstring is no such comment.

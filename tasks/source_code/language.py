@@ -25,7 +25,7 @@ Name = Annotated[str, Field(pattern=r"^[^'\\]+$")]
 
 
 class CodeLanguage(DocumentStep):
-    """The programming language of a document of a source of code, or of any table with a column `path`.
+    """Identify the programming language of a document from a source of code, or of any table with a column `path`.
 
     Its name says it: the whole of it (`Makefile`) or its extension; else the interpreter that its first line names.
     Where several languages share an extension (`.h`, `.m`) lines that one of them alone has say it. With `content`
@@ -36,10 +36,12 @@ class CodeLanguage(DocumentStep):
 
     step: Literal["code_language"] = "code_language"
     content: bool = Field(
-        False, description="magika looks at texts whose names leave it open, 5 ms each: `pip install gristmill[code]`"
+        False,
+        description="Let magika classify files whose names are ambiguous, 5 ms each. Requires `pip install "
+        "gristmill[code]`.",
     )
-    keep: tuple[Name, ...] | None = Field(None, description="languages, as [Python, C++]; null: all")
-    drop: tuple[Name, ...] = Field((), description="languages that are dropped")
+    keep: tuple[Name, ...] | None = Field(None, description="Languages to keep, such as [Python, C++]. null: all.")
+    drop: tuple[Name, ...] = Field((), description="Languages to drop.")
 
     signal_fields: ClassVar = ("content",)
     signals: ClassVar = (

@@ -1,7 +1,7 @@
 """Licences as expressions of SPDX: of a file's own line, of a licence's text, of what a package's metadata says.
 
-`license-expression` knows the identifiers and, from ScanCode's index, whether a licence is permissive; `identify`
-brings the texts of the licences of choosealicense.com, by which a text is recognized.
+`license-expression` knows the identifiers and, from ScanCode's index, whether a license is permissive; `identify`
+brings the texts of the licenses of choosealicense.com, by which a text is recognized.
 """
 
 import json
@@ -32,7 +32,7 @@ _LINE = re.compile(r"SPDX-License-Identifier:[ \t]*([^\n]{1,300})")
 _LINE_ENDS = re.compile(r"[ \t]*(?:\*/|-->|#\}|\*\)|\"\"\"|''')?[ \t]*$")
 _HEAD = 20_000
 _MAX_EXPRESSION = 500
-# Identifiers of GNU's licences say whether later versions may be chosen; without a word on that the text alone holds.
+# Identifiers of GNU's licenses say whether later versions may be chosen; without a word on that the text alone holds.
 _GNU = {
     f"{name}-{version}": f"{name}-{version}-only"
     for name, versions in {
@@ -109,7 +109,7 @@ _NAMES = {
     "zope public license": "ZPL-2.1",
     "zpl 2.1": "ZPL-2.1",
 }
-# A family, which no identifier stands for: a text beside it says which licence it is.
+# A family, which no identifier stands for: a text beside it says which license it is.
 _FAMILIES = {
     "bsd license": ("BSD-3-Clause", "BSD-2-Clause"),
     "bsd": ("BSD-3-Clause", "BSD-2-Clause"),
@@ -128,8 +128,8 @@ def _licensing() -> "license_expression.Licensing":
 
 @lru_cache(10_000)
 def expression(stated: str) -> str | None:
-    """An SPDX expression as SPDX writes it; None for what is none, or names a licence that SPDX and ScanCode do not
-    know. GNU's licences without `-only` or `-or-later` get the former."""
+    """An SPDX expression as SPDX writes it; None for what is none, or names a license that SPDX and ScanCode do not
+    know. GNU's licenses without `-only` or `-or-later` get the former."""
     if not stated.strip() or len(stated) > _MAX_EXPRESSION:
         return None
     try:
@@ -146,7 +146,7 @@ def expression(stated: str) -> str | None:
 
 def named(stated: str) -> str | None:
     """The SPDX expression for what metadata say: an expression, a classifier, or a usual name; None for other words.
-    Of a family (`BSD`) it is the licence of it that is used most."""
+    Of a family (`BSD`) it is the license of it that is used most."""
     words = " ".join(stated.split()).strip(" .")
     if spdx_expression := expression(words):
         return spdx_expression
@@ -159,12 +159,12 @@ def named(stated: str) -> str | None:
 
 
 def is_family(stated: str) -> bool:
-    """Whether metadata name a family of licences, and not which of it."""
+    """Whether metadata name a family of licenses, and not which of it."""
     return stated.rpartition(" :: ")[2].strip().lower() in _FAMILIES
 
 
 def of_line(text: str) -> str | None:
-    """The licence that a file's own line `SPDX-License-Identifier:` names; of several all of them hold."""
+    """The license that a file's own line `SPDX-License-Identifier:` names; of several all of them hold."""
     expressions = []
     for match in _LINE.finditer(text[:_HEAD]):
         if (one := expression(_LINE_ENDS.sub("", match[1]))) and one not in expressions:
@@ -173,7 +173,7 @@ def of_line(text: str) -> str | None:
 
 
 def together(expressions: Iterable[str]) -> str | None:
-    """The expression of licences that all hold; None for none."""
+    """The expression of licenses that all hold; None for none."""
     parts = [f"({one})" if " OR " in one else one for one in dict.fromkeys(expressions)]
     if len(parts) == 1:
         return parts[0].removeprefix("(").removesuffix(")") if parts[0].startswith("(") else parts[0]
@@ -192,7 +192,7 @@ def _categories() -> dict[str, str]:
 
 @lru_cache(10_000)
 def kind(license: str | None) -> str:
-    """`permissive`, as The Stack v2 has it (of an `AND` every licence, of an `OR` one), `non_permissive`, or
+    """`permissive`, as The Stack v2 has it (of an `AND` every license, of an `OR` one), `non_permissive`, or
     `no_license`."""
     if not license:
         return NONE
@@ -218,7 +218,7 @@ _MAX_TEXT = 200_000
 # what MIT-0 leaves out of MIT's text
 _MIT_CONDITION = frozenset({("permission", "notice", "shall"), ("shall", "be", "included")})
 _OF_PYTHON = ("ISC", "0BSD")
-# The titles of texts that `identify` does not bring; Python's has those of older licences behind it.
+# The titles of texts that `identify` does not bring; Python's has those of older licenses behind it.
 _TITLES = (
     (re.compile(r"PSF LICENSE AGREEMENT FOR PYTHON|PYTHON SOFTWARE FOUNDATION LICENSE VERSION 2"), "PSF-2.0"),
     (re.compile(r"(?i)Blue Oak Model License\s+Version 1\.0\.0"), "BlueOak-1.0.0"),
@@ -238,7 +238,7 @@ def _texts() -> list[tuple[str, frozenset[tuple[str, ...]]]]:
 
 
 def of_text(text: str) -> str | None:
-    """The licences whose texts a text is, or has in it; None if there are none.
+    """The licenses whose texts a text is, or has in it; None if there are none.
 
     By the sets of their 3-grams of words, without lines on copyright: the one whose Dice coefficient is the largest,
     if it is at least .8, else all of which nine tenths are in the text, but those that are a part of another of them.
@@ -251,7 +251,7 @@ def of_text(text: str) -> str | None:
     alike, name = max((2 * both / (len(own) + len(grams)), name) for name, own, both in shared)
     if alike >= _ALIKE and not titles:
         return "MIT-0" if name == "MIT" and not _MIT_CONDITION & grams else name
-    # Python's licence has those of its first makers in it, which are much like these
+    # Python's license has those of its first makers in it, which are much like these
     contained = [
         (name, own) for name, own, both in shared if both >= _HELD * len(own) and not (titles and name in _OF_PYTHON)
     ]
@@ -265,11 +265,11 @@ def of_text(text: str) -> str | None:
 
 @lru_cache(256)  # of as many headers, which the files of a repository share
 def of_header(text: str) -> str | None:
-    """The licences that the header of a file names, or has in it."""
+    """The licenses that the header of a file names, or has in it."""
     return of_text(comment_text(text))
 
 
-# The notices by which a file, or a short licence file, refers to a licence whose text is elsewhere, and the titles of
+# The notices by which a file, or a short license file, refers to a license whose text is elsewhere, and the titles of
 # texts that `identify` does not bring. Words may be parted by line ends and the marks of comments.
 _BETWEEN = r"[\s#/*;%!|.-]+"
 _NOTICES = tuple(
@@ -295,7 +295,7 @@ _GNU_NAMES = {"": "GPL", "lesser": "LGPL", "library": "LGPL", "affero": "AGPL"}
 
 
 def of_notice(text: str) -> str | None:
-    """The licences that a notice refers to, as headers of files have it: all of them hold."""
+    """The licenses that a notice refers to, as headers of files have it: all of them hold."""
     head = text[:_HEAD]
     names = [name for notice, name in _NOTICES if notice.search(head)]
     for match in _GNU_NOTICE.finditer(head):
@@ -327,7 +327,7 @@ def is_metadata(path: str) -> bool:
 
 
 def stated_in(path: str, text: str) -> list[str]:
-    """What a package's metadata say of its licence, in their own words: an expression alone, where there is one, else
+    """What a package's metadata say of its license, in their own words: an expression alone, where there is one, else
     the name, then the classifiers."""
     name = path.rsplit("/", 1)[-1].lower()
     try:
@@ -337,7 +337,7 @@ def stated_in(path: str, text: str) -> list[str]:
 
 
 def of_metadata(path: str, text: str) -> str | None:
-    """The licence that a package's metadata state; classifiers all hold."""
+    """The license that a package's metadata state; classifiers all hold."""
     statements = stated_in(path, text)
     for one in statements:
         if " :: " not in one and (spdx_expression := named(one)) and not is_family(one):

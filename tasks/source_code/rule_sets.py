@@ -23,44 +23,56 @@ def bound(
 
 
 class StackV2(DocumentStep):
-    """StarCoder2's filters of files (Lozhkov et al. 2024, arXiv 2402.19173, section 2.1), on the signals of the steps
-    `code_language` and `code`, which stand before it. `generated` is what `code` says, after Linguist, where the paper
-    has go-enry's port of the same and five phrases.
-    """
+    """StarCoder2's file filters (Lozhkov et al. 2024, arXiv 2402.19173, section 2.1). They use the signals of
+    `code_language` and `code`, which must come first. `generated` comes from the step `code`, which follows Linguist;
+    the paper uses go-enry's port of the same and five phrases."""
 
     work: ClassVar = "gristmill.tasks.source_code.signals"
 
     step: Literal["stack_v2"] = "stack_v2"
-    max_lines: int | None = Field(100_000, description="most lines; null: any")
-    max_mean_line: float | None = Field(100, description="most characters of a line on average; null: any")
-    max_line: int | None = Field(1000, description="most characters of a line; null: any")
+    max_lines: int | None = Field(100_000, description="Maximum number of lines; null: no limit.")
+    max_mean_line: float | None = Field(100, description="Maximum mean line length (characters); null: no limit.")
+    max_line: int | None = Field(1000, description="Maximum length of a line (characters); null: no limit.")
     max_line_of_texts: int | None = Field(
-        100_000, description="most characters of a line in `texts`, whose mean is not bound; null: any"
+        100_000,
+        description="Maximum length of a line in `texts` (characters), whose mean has no limit; null: no limit.",
     )
     texts: tuple[str, ...] = Field(
         ("HTML", "JSON", "Markdown", "Roff", "Roff Manpage", "SMT", "TeX", "Text", "XML"),
-        description="languages whose lines may be long",
+        description="Languages that may have long lines.",
     )
-    generated: bool = Field(False, description="files that a tool has written stay")
+    generated: bool = Field(False, description="Keep generated files.")
     min_alphabetic: float | None = Field(
         0.25,
-        description="fewest letters, as a fraction of all characters, but of assembly letters and numbers; null: any",
+        description="Minimum fraction of letters among all characters; for assembly, of letters and "
+        "numbers. null: no limit.",
     )
     assembly: tuple[str, ...] = Field(
-        ("Motorola 68K Assembly", "WebAssembly"), description="languages in which numbers count as letters do"
+        ("Motorola 68K Assembly", "WebAssembly"), description="Languages in which numbers count as letters."
     )
-    max_longest_encoded: int | None = Field(1024, description="most characters of a run of encoded data; null: any")
-    max_encoded: float | None = Field(0.5, description="most characters in encoded data, as a fraction; null: any")
-    max_lines_of_data: int | None = Field(512, description="most lines of a file of `data`; null: any")
+    max_longest_encoded: int | None = Field(
+        1024, description="Maximum length of a run of encoded data (characters); null: no limit."
+    )
+    max_encoded: float | None = Field(
+        0.5, description="Maximum fraction of characters in encoded data; null: no limit."
+    )
+    max_lines_of_data: int | None = Field(
+        512, description="Maximum number of lines in a file of `data`; null: no limit."
+    )
     data: tuple[str, ...] = Field(
-        ("Text", "JSON", "YAML", "Web Ontology Language", "Graphviz (DOT)"), description="languages of short files"
+        ("Text", "JSON", "YAML", "Web Ontology Language", "Graphviz (DOT)"),
+        description="Data languages, whose files must be short.",
     )
-    min_html_text: int | None = Field(100, description="fewest characters of visible text of HTML; null: any")
-    min_html_share: float | None = Field(0.2, description="fewest of them, as a fraction of the file; null: any")
+    min_html_text: int | None = Field(
+        100, description="Minimum visible text in an HTML file (characters); null: no limit."
+    )
+    min_html_share: float | None = Field(
+        0.2, description="Minimum visible text in an HTML file, as a fraction of the file; null: no limit."
+    )
     named_texts: bool = Field(
         True,
-        description="of plain texts those stay whose name has `requirement`, or is readme, notes, todo, description or "
-        "cmakelists",
+        description="Keep plain text files only if the name contains `requirement`, or is readme, notes, "
+        "todo, description or cmakelists.",
     )
 
     @property
@@ -97,7 +109,7 @@ class StackV2(DocumentStep):
 
 class OpenCoder(DocumentStep):
     """OpenCoder's rules (Huang et al. 2024, arXiv 2411.04905; `pipeline/code_filter_config.py`: `others`, `data`,
-    `sql`, `html`, and `en` of texts) on the signals of the steps `code_language` and `code`, which stand before it.
+    `sql`, `html`, and `en` for texts). They use the signals of `code_language` and `code`, which must come first.
 
     Left out: rules on strings, asserts, `todo` comments, n-grams (see `gopher_repetition`) and syntax (see
     `code_syntax`); files over 3,000,000 bytes are `extract.max_bytes`. `generated` is what the step `code` says;
@@ -108,49 +120,67 @@ class OpenCoder(DocumentStep):
     work: ClassVar = "gristmill.tasks.source_code.signals"
 
     step: Literal["opencoder"] = "opencoder"
-    min_words: int | None = Field(30, description="fewest words; null: any")
-    min_characters: int | None = Field(50, description="fewest characters; null: any")
-    max_characters_of_data: int | None = Field(5000, description="most characters of a file of `data`; null: any")
+    min_words: int | None = Field(30, description="Minimum number of words; null: no limit.")
+    min_characters: int | None = Field(50, description="Minimum number of characters; null: no limit.")
+    max_characters_of_data: int | None = Field(
+        5000, description="Maximum number of characters in a file of `data`; null: no limit."
+    )
     data: tuple[str, ...] = Field(
         (
             *("BibTeX", "CSS", "CSV", "Go Checksums", "Go Module", "GraphQL", "Graphviz (DOT)", "INI", "JSON"),
             *("Java Properties", "Protocol Buffer", "SCSS", "SVG", "TOML", "TSV", "XML", "YAML"),
         ),
-        description="languages of data",
+        description="Data languages.",
     )
     texts: tuple[str, ...] = Field(
         ("Gettext Catalog", "Markdown", "Roff", "TeX", "Text", "reStructuredText"),
-        description="languages of texts, which may have any lines, comments and encoded data, and be generated",
+        description="Text languages. Rules on lines, comments, encoded data and generated files do not apply to them.",
     )
-    min_words_of_texts: int | None = Field(50, description="fewest words of `texts`; null: any")
+    min_words_of_texts: int | None = Field(50, description="Minimum number of words in `texts`; null: no limit.")
     min_mean_word_of_texts: float | None = Field(
-        3, description="fewest characters of a word of `texts` on average; null: any"
+        3, description="Minimum mean word length in `texts` (characters); null: no limit."
     )
     max_repeated_lines_of_texts: float | None = Field(
-        0.6, description="most lines of `texts` that repeat, as a fraction; null: any"
+        0.6, description="Maximum fraction of repeated lines in `texts`; null: no limit."
     )
-    min_mean_word: float | None = Field(2, description="fewest characters of a word on average; null: any")
-    max_mean_word: float | None = Field(10, description="most characters of a word on average; null: any")
-    max_repeated_lines: float | None = Field(0.7, description="most lines that repeat, as a fraction; null: any")
-    min_lines: int | None = Field(10, description="fewest lines; null: any")
-    max_lines: int | None = Field(100_000, description="most lines; null: any")
-    max_line: int | None = Field(1000, description="most characters of a line; null: any")
-    min_mean_line: float | None = Field(5, description="fewest characters of a line on average; null: any")
-    max_mean_line: float | None = Field(100, description="most characters of a line on average; null: any")
-    min_alphabetic: float | None = Field(0.5, description="fewest letters, of what is no white space; null: any")
-    max_digits: float | None = Field(0.2, description="most digits, of what is no white space; null: any")
-    max_digits_of_sql: float | None = Field(0.3, description="the same of SQL; null: any")
-    max_white_space: float | None = Field(0.5, description="most white space, as a fraction; null: any")
+    min_mean_word: float | None = Field(2, description="Minimum mean word length (characters); null: no limit.")
+    max_mean_word: float | None = Field(10, description="Maximum mean word length (characters); null: no limit.")
+    max_repeated_lines: float | None = Field(0.7, description="Maximum fraction of repeated lines; null: no limit.")
+    min_lines: int | None = Field(10, description="Minimum number of lines; null: no limit.")
+    max_lines: int | None = Field(100_000, description="Maximum number of lines; null: no limit.")
+    max_line: int | None = Field(1000, description="Maximum length of a line (characters); null: no limit.")
+    min_mean_line: float | None = Field(5, description="Minimum mean line length (characters); null: no limit.")
+    max_mean_line: float | None = Field(100, description="Maximum mean line length (characters); null: no limit.")
+    min_alphabetic: float | None = Field(
+        0.5, description="Minimum fraction of letters among non-space characters; null: no limit."
+    )
+    max_digits: float | None = Field(
+        0.2, description="Maximum fraction of digits among non-space characters; null: no limit."
+    )
+    max_digits_of_sql: float | None = Field(
+        0.3, description="Maximum fraction of digits among non-space characters of SQL files; null: no limit."
+    )
+    max_white_space: float | None = Field(0.5, description="Maximum fraction of white space; null: no limit.")
     max_comments: float | None = Field(
-        0.8, description="most characters in comments, as a fraction; not of HTML; null: any"
+        0.8, description="Maximum fraction of characters in comments, except in HTML; null: no limit."
     )
-    xml_start: bool = Field(False, description="files that begin with XML's declaration stay")
-    generated: bool = Field(False, description="files that a tool has written stay")
-    max_longest_encoded: int | None = Field(1024, description="most characters of a run of encoded data; null: any")
-    max_encoded: float | None = Field(0.5, description="most characters in encoded data, as a fraction; null: any")
-    max_hex: float | None = Field(0.4, description="most characters in numbers like 0x1F, as a fraction; null: any")
-    min_html_text: int | None = Field(100, description="fewest characters of visible text of HTML; null: any")
-    min_html_share: float | None = Field(0.2, description="fewest of them, as a fraction of the file; null: any")
+    xml_start: bool = Field(False, description="Keep files that begin with an XML declaration.")
+    generated: bool = Field(False, description="Keep generated files.")
+    max_longest_encoded: int | None = Field(
+        1024, description="Maximum length of a run of encoded data (characters); null: no limit."
+    )
+    max_encoded: float | None = Field(
+        0.5, description="Maximum fraction of characters in encoded data; null: no limit."
+    )
+    max_hex: float | None = Field(
+        0.4, description="Maximum fraction of characters in numbers such as 0x1F; null: no limit."
+    )
+    min_html_text: int | None = Field(
+        100, description="Minimum visible text in an HTML file (characters); null: no limit."
+    )
+    min_html_share: float | None = Field(
+        0.2, description="Minimum visible text in an HTML file, as a fraction of the file; null: no limit."
+    )
 
     @property
     def reads(self) -> tuple[str, ...]:

@@ -26,27 +26,29 @@ def signal(name: str, kind: Kind, unit: str, source: str, description: str) -> S
 
 
 class CodeSignals(DocumentStep):
-    """Measures of a file of code, and of these the usual bounds, which do not bind unless they are given.
+    """Measure properties of a code file, and apply the usual limits to them. Limits are off unless you set them.
 
     They are null for a document without a path, which is not code and stays. `code_comments` is null, too, for
     a language whose marks of comments are not known.
     """
 
     step: Literal["code"] = "code"
-    generated: bool = Field(True, description="files that a tool has written stay")
-    vendored: bool = Field(True, description="files of others, by their folders and names, stay")
-    minified: bool = Field(True, description="scripts and styles whose lines a tool has joined stay")
-    data: bool = Field(True, description="files of data stay: formats for data, long or mostly numbers")
-    max_mean_line: float | None = Field(None, ge=0, description="most characters of a line on average; null: any")
-    max_line: int | None = Field(None, ge=0, description="most characters of a line; null: any")
+    generated: bool = Field(True, description="Keep generated files.")
+    vendored: bool = Field(True, description="Keep third-party files, recognized by their folders and names.")
+    minified: bool = Field(True, description="Keep minified scripts and styles.")
+    data: bool = Field(True, description="Keep data files: data formats, and long files or files with mostly numbers.")
+    max_mean_line: float | None = Field(
+        None, ge=0, description="Maximum mean line length (characters); null: no limit."
+    )
+    max_line: int | None = Field(None, ge=0, description="Maximum length of a line (characters); null: no limit.")
     min_alphanumeric: float | None = Field(
-        None, ge=0, le=1, description="fewest characters that are letters or numbers, as a fraction; null: any"
+        None, ge=0, le=1, description="Minimum fraction of characters that are letters or numbers; null: no limit."
     )
     min_comments: float | None = Field(
-        None, ge=0, le=1, description="fewest characters in comments, as a fraction; null: any"
+        None, ge=0, le=1, description="Minimum fraction of characters in comments; null: no limit."
     )
     max_comments: float | None = Field(
-        None, ge=0, le=1, description="most characters in comments, as a fraction; null: any"
+        None, ge=0, le=1, description="Maximum fraction of characters in comments; null: no limit."
     )
 
     signals: ClassVar = (

@@ -34,7 +34,7 @@ GRAMMARS = {
 
 
 class CodeSyntax(DocumentStep):
-    """Errors that tree-sitter finds in files of fifteen languages; the step `code_language` stands before it.
+    """Count syntax errors with tree-sitter in files of fifteen languages. The step `code_language` must come first.
 
     A grammar reads on behind an error, and what it passes over is an error's extent. Dialects that a grammar does not
     know, as macros in C, are such errors, too. The signal is null for other languages, and for a file whose parser ends
@@ -45,9 +45,9 @@ class CodeSyntax(DocumentStep):
 
     step: Literal["code_syntax"] = "code_syntax"
     max_errors: float | None = Field(
-        None, ge=0, le=1, description="most bytes that the grammar cannot read, as a fraction; null: any"
+        None, ge=0, le=1, description="Maximum fraction of bytes that the grammar cannot parse; null: no limit."
     )
-    limits: Limits = Field(Limits(page_seconds=5.0), description="time and memory that one file may take")
+    limits: Limits = Field(Limits(page_seconds=5.0), description="Time and memory limits for one file.")
 
     signal_fields: ClassVar = ("limits",)
     signals: ClassVar = (

@@ -56,8 +56,8 @@ class Encoder:
         for part in parts:
             if part.token not in self.names:
                 raise ValueError(
-                    f"tokenizer.fim names {part.token}, which the tokenizer does not have: name the tokens that its "
-                    "file has, or take out `path`, so that one is trained with them"
+                    f"tokenizer.fim has {part.token}, which the tokenizer does not have: use tokens of its "
+                    "file, or remove `path`, so that a tokenizer is trained with them"
                 )
             ids += [np.array([self.names[part.token]], np.uint32), *([self.ids(part.text)] if part.text else [])]
         return np.concatenate(ids)
@@ -159,6 +159,6 @@ def _copy_earlier(folder: str, shard: int, earlier: str, ids: list[str]) -> bool
             else:
                 files.write_bytes(target, file.read())
     except (FileNotFoundError, DamagedFileError) as error:
-        log.warning("shard %d is encoded again, since an earlier stage cannot be read: %s", shard, error)
+        log.warning("encoding shard %d again, because an earlier stage cannot be read: %s", shard, error)
         return False
     return True

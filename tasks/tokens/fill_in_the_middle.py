@@ -17,14 +17,21 @@ TOKEN = r"^\S+$"
 
 
 class FillInTheMiddle(Settings):
-    """What becomes of documents as they are encoded; the tokens are added to the vocabulary of a trained tokenizer."""
+    """How documents are rearranged for fill-in-the-middle when they are encoded. The tokens are added to the vocabulary
+    of a trained tokenizer."""
 
-    rate: float = Field(0.5, ge=0, le=1, description="of documents whose middle is moved")
-    spm: float = Field(0.5, ge=0, le=1, description="of these in the order suffix, prefix, middle; the others PSM")
-    prefix: str = Field("<fim_prefix>", pattern=TOKEN, description="the token before what comes before the gap")
-    middle: str = Field("<fim_middle>", pattern=TOKEN, description="the token before what fills it")
-    suffix: str = Field("<fim_suffix>", pattern=TOKEN, description="the token before what comes after it")
-    seed: int = Field(1, ge=0, description="with a document's id it decides what becomes of the document")
+    rate: float = Field(0.5, ge=0, le=1, description="Fraction of documents whose middle is moved to the end.")
+    spm: float = Field(
+        0.5,
+        ge=0,
+        le=1,
+        description="Fraction of these in the order suffix, prefix, middle (SPM). The others are in the order "
+        "prefix, suffix, middle (PSM).",
+    )
+    prefix: str = Field("<fim_prefix>", pattern=TOKEN, description="Token before the text that precedes the gap.")
+    middle: str = Field("<fim_middle>", pattern=TOKEN, description="Token before the text that fills the gap.")
+    suffix: str = Field("<fim_suffix>", pattern=TOKEN, description="Token before the text that follows the gap.")
+    seed: int = Field(1, ge=0, description="Seed that decides, with the document's id, how a document is rearranged.")
 
     @model_validator(mode="after")
     def _differ(self) -> "FillInTheMiddle":

@@ -105,8 +105,8 @@ def group_shard(
     distinct = sorted(set(whole))
     if len(distinct) > MAX_GROUPS:
         raise ValueError(
-            f"mixture.by cuts the token shard {train.path} into {len(distinct):,} groups, {MAX_GROUPS:,} are allowed: "
-            "name columns of fewer values, or give edges or quantiles"
+            f"mixture.by cuts the token shard {train.path} into {len(distinct):,} groups, but {MAX_GROUPS:,} "
+            "are allowed: use columns with fewer values, or set edges or quantiles"
         )
     dtype = np.dtype(documents.schema.metadata[b"dtype"].decode())
     whole_shard = np.frombuffer(train.read(), dtype)
@@ -173,8 +173,8 @@ def _labels(values: pa.ChunkedArray, column: Column) -> list[str]:
         return [NONE if np.isnan(number) else ranges[i] for number, i in zip(numbers, bins, strict=True)]
     if pa.types.is_floating(values.type):
         raise ValueError(
-            f"mixture.by names {column.column}, whose values are numbers: give its edges or quantiles, or cast them to "
-            "whole numbers, as column::bigint"
+            f"mixture.by has {column.column}, whose values are numbers: set its edges or quantiles, or cast "
+            "them to whole numbers, as column::bigint"
         )
     return [NONE if value is None else str(value).replace("/", "-") for value in values.to_pylist()]
 

@@ -18,19 +18,22 @@ CLUSTER_SIZE = "cluster_size"
 
 
 class Column(Settings):
-    """A column of the documents, or an expression over columns, by whose values they are grouped: as they are, or cut
-    into ranges. A group of documents without a value is called `none`."""
+    """A column of the documents, or an expression over columns, that groups them by its values, or by ranges of its
+    values. Documents without a value are in the group `none`."""
 
     column: str = Field(
         description="`source`, a column that a step measures, or an SQL expression as in the step `where`: "
-        "`case when quality > 0.7 then 'good' else 'rest' end`"
+        "`case when quality > 0.7 then 'good' else 'rest' end`."
     )
-    edges: tuple[float, ...] = Field((), description="of ranges of a number, ascending: `<0.3`, `0.3-0.7`, `>=0.7`")
+    edges: tuple[float, ...] = Field(
+        (), description="Boundaries of ranges of a number, ascending: `<0.3`, `0.3-0.7`, `>=0.7`."
+    )
     quantiles: int | None = Field(
         None,
         ge=2,
         le=100,
-        description="so many ranges of equally many tokens, in each group of the columns before it: `q01`, `q02`, ...",
+        description="Number of ranges with the same number of tokens each, within each group of the "
+        "columns before it: `q01`, `q02`, ....",
     )
 
     @model_validator(mode="after")
@@ -54,32 +57,37 @@ def _named(value: Any) -> Any:
 
 
 class Phase(Settings):
-    """A stretch of training with weights or an order of its own."""
+    """A part of training with its own weights or order."""
 
-    share: float = Field(gt=0, le=1, description="of the training tokens; those of all phases sum to one")
-    weights: dict[str, float] = Field({}, description="as those of the mixture; none: those of the mixture")
+    share: float = Field(
+        gt=0, le=1, description="Fraction of the training tokens. The fractions of all phases sum to 1."
+    )
+    weights: dict[str, float] = Field({}, description="Weights, as in the mixture. Empty: the mixture's weights.")
     order: Literal["ascending", "descending"] | None = Field(
-        None, description="of the ranges of the last column of `by`, which has quantiles, one after the other"
+        None,
+        description="Order in which the ranges of the last column of `by`, which must have quantiles, are trained on.",
     )
 
 
 class Upsampling(Settings):
-    """How often documents are repeated by the ranges of the last column of `by`, the lowest not at all: the curve of
-    OLMo 3 (arXiv 2512.13961, A.2.4), whose values are the defaults."""
+    """How often documents are repeated by the range of the last column of `by`; the lowest ranges are not used. This is
+    OLMo 3's curve (arXiv 2512.13961, A.2.4), and the defaults are its values."""
 
-    max_copies: float = Field(7, gt=0, description="of the best range at most, instead of `max_epochs`")
-    discard: float = Field(0.4, ge=0, lt=1, description="of the tokens of a group, the lowest, are not trained on")
+    max_copies: float = Field(7, gt=0, description="Maximum number of copies of the best range. Replaces `max_epochs`.")
+    discard: float = Field(
+        0.4, ge=0, lt=1, description="Fraction of the tokens of a group, the lowest, that is not trained on."
+    )
     power: float | None = Field(
         None,
         ge=0,
         le=20,
-        description="of the curve; null: the largest up to 8 with which the best range has max_copies at most; given, "
-        "the best range may have more",
+        description="Exponent of the curve. null: the largest up to 8 with which the best range has at "
+        "most max_copies. If you set it, the best range may have more.",
     )
 
 
 class Mixture(Settings):
-    """What is trained on, and how much of it.
+    """What the model is trained on, and how much of it.
 
     Weights are by group: by the names of the sources, or with `by: [source, language]` as `web/en`. `web` then stands
     for all of its groups that have no weight of their own, in proportion to their tokens. A group without a weight is
@@ -95,52 +103,59 @@ class Mixture(Settings):
     )
 
     weights: dict[str, float] = Field(
-        {}, description="of the tokens, by the names of the sources or groups; they need not sum to one"
+        {}, description="Weight of each source or group, in tokens. Weights need not sum to 1."
     )
-    max_epochs: float = Field(4, gt=0, description="no source is repeated more often (Muennighoff et al. 2023: 4)")
-    heldout_fraction: float = Field(0.01, gt=0, lt=1, description="of each source's documents, never trained on")
+    max_epochs: float = Field(
+        4, gt=0, description="Maximum number of times a source is repeated (Muennighoff et al. 2023: 4)."
+    )
+    heldout_fraction: float = Field(
+        0.01, gt=0, lt=1, description="Fraction of each source's documents that is held out and never trained on."
+    )
     heldout_documents: int = Field(
         10_000,
         gt=0,
-        description="of each source at most, about: its fraction is halved until so few of its records are held out",
+        description="Approximate maximum number of held-out documents per source. The fraction is halved "
+        "until the number is at most this.",
     )
     by: tuple[Annotated[Column, BeforeValidator(_named, json_schema_input_type=str | Column)], ...] = Field(
         (Column(column=SOURCE),),
         min_length=1,
-        description="columns, or expressions over columns, whose values make the groups",
+        description="Columns, or expressions over columns, whose values define the groups.",
     )
     strategy: Literal["weights", "proportional", "temperature", "unimax"] = Field(
         "weights",
-        description="proportional: to tokens; temperature: to tokens^(1/temperature); unimax: as even as max_epochs "
-        "permits (arXiv 2304.09151)",
+        description="How weights are computed. weights: as set in `weights`. proportional: to tokens. temperature: to "
+        "tokens^(1/temperature). unimax: as even as max_epochs permits (arXiv 2304.09151).",
     )
-    temperature: float = Field(10 / 3, gt=0, description="of that strategy; mT5 (arXiv 2010.11934): 1 / 0.3")
-    tokens: dict[str, int] = Field({}, description="fixed budgets of groups; the others share the rest")
+    temperature: float = Field(
+        10 / 3, gt=0, description="Temperature of the strategy `temperature`; mT5 (arXiv 2010.11934): 1 / 0.3."
+    )
+    tokens: dict[str, int] = Field({}, description="Fixed token budgets of groups. The other groups share the rest.")
     without: tuple[str, ...] = Field(
-        (), description="groups that are not trained on, where the strategy is not a weights"
+        (), description="Groups to exclude from training, for strategies other than `weights`."
     )
     rehydrate: dict[int, int] = Field(
         {},
-        description="how often documents count by the size of their cluster of near-duplicates, from that size on, as "
-        "FineWeb-2's weights (arXiv 2506.20920); needs `minhash`",
+        description="How often a document counts, by the size of its cluster of near-duplicates. Each weight applies "
+        "from its size up. As FineWeb-2's weights (arXiv 2506.20920); requires `minhash`.",
     )
     upsample: Upsampling | None = Field(
         None,
-        description="repeat what is better more often, within each group of the other columns of `by`; the last column "
-        "has quantiles of quality, 20 in OLMo 3",
+        description="Repeat better documents more often, within each group of the other columns of `by`. "
+        "The last column must have quantiles of quality, 20 in OLMo 3.",
     )
-    phases: tuple[Phase, ...] = Field((), description="of training, one after the other")
+    phases: tuple[Phase, ...] = Field((), description="Phases of training, in order.")
     packing: Literal["concatenate", "best_fit"] = Field(
         "concatenate",
-        description="of documents into the rows that training reads: cut wherever a row ends, or none cut that fits "
-        "into model.seq_len (arXiv 2404.10830)",
+        description="How documents are packed into training rows: concatenated and cut where a row ends, "
+        "or best_fit, which cuts no document that fits into model.seq_len (arXiv 2404.10830).",
     )
 
     @field_validator("weights")
     @classmethod
     def _positive(cls, weights: dict[str, float]) -> dict[str, float]:
         if bad := {name: w for name, w in weights.items() if not w > 0}:
-            raise ValueError(f"weights must be positive, these are not: {bad}; leave the source out instead")
+            raise ValueError(f"weights must be positive, but these are not: {bad}; remove the source instead")
         return weights
 
     @model_validator(mode="after")
@@ -149,10 +164,12 @@ class Mixture(Settings):
             raise ValueError(
                 "mixture has no weights: give them, or another strategy (proportional, temperature, unimax)"
                 if not self.weights
-                else f"mixture.weights and the strategy {self.strategy} exclude each other; leave one of them out"
+                else f"mixture.weights and the strategy {self.strategy} exclude each other; remove one of them"
             )
         if self.without and self.weights:
-            raise ValueError(f"mixture.without names {', '.join(self.without)}; give these no weight instead")
+            raise ValueError(
+                f"mixture.without has {', '.join(self.without)}; with weights, give these no weight instead"
+            )
         if any(column.quantiles for column in self.by[:-1]):
             raise ValueError("mixture.by has quantiles in a column that is not its last; put that column last")
         if self.rehydrate and (min(self.rehydrate) != 1 or min(self.rehydrate.values()) < 1):
@@ -165,13 +182,16 @@ class Mixture(Settings):
 
     def _check_upsampling(self) -> None:
         if not self.by[-1].quantiles:
-            raise ValueError("mixture.upsample goes by quality: let the last column of mixture.by have quantiles of it")
+            raise ValueError(
+                "mixture.upsample requires quality ranges: the last column of mixture.by must have quantiles"
+            )
         for name in ("phases", "tokens", "rehydrate"):
             if getattr(self, name):
-                raise ValueError(f"mixture.upsample and mixture.{name} exclude each other; leave one of them out")
+                raise ValueError(f"mixture.upsample and mixture.{name} exclude each other; remove one of them")
         if ranges := [name for name in self.named if name.count("/") >= len(self.by) - 1]:
             raise ValueError(
-                f"mixture.upsample says how much of each range is read, and {ranges[0]} is one: name the groups alone"
+                f"mixture.upsample decides how much of each range is read, and {ranges[0]} is a range: use "
+                "only the names of groups"
             )
 
     def _check_phases(self) -> None:
@@ -180,9 +200,11 @@ class Mixture(Settings):
         if self.tokens:
             raise ValueError("mixture.tokens and mixture.phases exclude each other; give the phases weights instead")
         if any(phase.order for phase in self.phases) and not self.by[-1].quantiles:
-            raise ValueError("a phase of mixture.phases has an order; let the last column of mixture.by have quantiles")
+            raise ValueError(
+                "a phase of mixture.phases has an order; the last column of mixture.by must have quantiles"
+            )
         if any(not w > 0 for phase in self.phases for w in phase.weights.values()):
-            raise ValueError("weights of mixture.phases must be positive; leave the source out instead")
+            raise ValueError("weights of mixture.phases must be positive; remove the source instead")
 
     @property
     def by_source(self) -> bool:

@@ -183,7 +183,7 @@ def write_mixture(
     `digests` that of the documents of each set of `heldout`, where they are fixed: then it is called `KIND/NAME`.
     """
     if empty := sorted(name for name, parts in tokens.items() if not parts):
-        raise ValueError(f"the mixture names {', '.join(empty)}, but no document of these is left to train on")
+        raise ValueError(f"the mixture names {', '.join(empty)}, but these have no documents left to train on")
     totals = {name: sum(s["tokens"] for s in parts) for name, parts in tokens.items()}
     plan = stretches(settings, totals, budget)
     mean_share = mean_shares(plan, budget)

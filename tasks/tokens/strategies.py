@@ -20,8 +20,8 @@ def copies(settings: Upsampling, tokens: Sequence[int], target: float) -> list[f
     whole = sum(tokens)
     if target > most(settings, whole) * (1 + 1e-9):
         raise ValueError(
-            f"{target:,.0f} tokens are more than {whole:,} give where the lowest {settings.discard:.0%} are discarded "
-            f"and {settings.max_copies:g} copies read at most"
+            f"{target:,.0f} tokens are more than {whole:,} tokens can give if the lowest "
+            f"{settings.discard:.0%} are discarded and at most {settings.max_copies:g} copies are read"
         )
     power = settings.power
     if power is None:
@@ -175,8 +175,8 @@ def stretches(settings: Mixture, tokens: Mapping[str, int], budget: int) -> list
         have = total(available[name] for name in weights) + total(fixed.values())
         if not weights and abs(have - length) > TOLERANCE * length:
             raise ValueError(
-                f"mixture.tokens are {have:,.0f} in all, but training takes {length:,.0f}, and there is no other "
-                "group: let them sum to it"
+                f"mixture.tokens are {have:,.0f} in total, but training takes {length:,.0f}, and there is no "
+                "other group: they must sum to it"
             )
         if weights and have < length:
             raise ValueError(_unfilled(settings, tokens, sorted({*weights, *fixed}), length, have))
@@ -204,9 +204,9 @@ def _upsampled(settings: Mixture, curve: Upsampling, tokens: Mapping[str, int], 
     available = {unit: most(curve, total(counts)) for unit, counts in sizes.items()}
     if (have := total(available.values())) < budget:
         raise ValueError(
-            f"training takes {budget:,.0f} tokens (training.steps * training.batch * model.seq_len), but of "
-            f"{total(map(total, sizes.values())):,} mixture.upsample gives {have:,.0f} at most: lower training.steps "
-            "or mixture.upsample.discard, raise mixture.upsample.max_copies or give more data"
+            f"training takes {budget:,.0f} tokens (training.steps * training.batch * model.seq_len), but "
+            f"mixture.upsample gives at most {have:,.0f} of {total(map(total, sizes.values())):,}: lower "
+            "training.steps or mixture.upsample.discard, raise mixture.upsample.max_copies or add data"
         )
     upsampled = {}
     for unit, target in capped(weights, available, budget).items():
@@ -248,15 +248,15 @@ def _fixed(settings: Mixture, tokens: Mapping[str, int], budget: int) -> dict[st
     amounts = _split_amounts(settings.tokens, counts, "mixture.tokens")
     if total(amounts.values()) > budget:
         raise ValueError(
-            f"mixture.tokens are {total(amounts.values()):,.0f} in all, but training takes {budget:,}: lower them, or "
-            "raise training.steps"
+            f"mixture.tokens are {total(amounts.values()):,.0f} in total, but training takes {budget:,}: "
+            "lower them, or raise training.steps"
         )
     for name, amount in amounts.items():
         if amount > tokens[name] * settings.max_epochs:
             raise ValueError(
-                f"mixture.tokens gives {name} {amount:,.0f} tokens, but it has {tokens[name]:,}, which "
-                f"mixture.max_epochs {settings.max_epochs:g} makes {tokens[name] * settings.max_epochs:,.0f}: lower "
-                "it, raise mixture.max_epochs or give more data"
+                f"mixture.tokens gives {name} {amount:,.0f} tokens, but it has {tokens[name]:,}, which is at "
+                f"most {tokens[name] * settings.max_epochs:,.0f} with mixture.max_epochs "
+                f"{settings.max_epochs:g}: lower it, raise mixture.max_epochs or add data"
             )
     return amounts
 
@@ -281,8 +281,8 @@ def _check(keys: Mapping[str, float] | tuple[str, ...], names: Mapping[str, int]
     owned = {"/".join(name.split("/")[:length]) for name in names for length in range(1, name.count("/") + 2)}
     if missing := sorted(set(keys) - owned):
         raise ValueError(
-            f"the mixture names {', '.join(missing)}, but no document of these is left to train on: take it out of "
-            f"{key}, which may name {', '.join(sorted(names))}"
+            f"the mixture names {', '.join(missing)}, but these have no documents left to train on: remove "
+            f"it from {key}, which may have {', '.join(sorted(names))}"
         )
 
 
@@ -295,8 +295,8 @@ def _unit(settings: Mixture, name: str) -> str:
 def _unfilled(settings: Mixture, tokens: Mapping[str, int], names: list[str], length: float, have: float) -> str:
     given_by = ", ".join(f"{name} {tokens[name]:,}" for name in names)
     return (
-        f"training takes {length:,.0f} tokens (training.steps * training.batch * model.seq_len"
-        f"{', and the share of the phase' if settings.phases else ''}), but the sources have "
-        f"{given_by}, which mixture.max_epochs {settings.max_epochs:g} makes {have:,.0f}: lower "
-        "training.steps or model.seq_len, raise mixture.max_epochs or give more data"
+        f"training takes {length:,.0f} tokens (training.steps * training.batch * "
+        f"model.seq_len{', and the share of the phase' if settings.phases else ''}), but the sources have "
+        f"{given_by}, which is at most {have:,.0f} with mixture.max_epochs {settings.max_epochs:g}: lower "
+        "training.steps or model.seq_len, raise mixture.max_epochs or add data"
     )

@@ -66,8 +66,8 @@ def group_sizes(measured: Iterable[tuple[str, Mapping[str, int]]]) -> dict[str, 
             sizes[name] = sizes.get(name, 0) + size
     for source in (source for source, size in of_source.items() if not size):
         raise ValueError(
-            f"mixture.weights names {source}, but no document of it is left to train on: loosen the steps that "
-            "drop its documents, lower mixture.heldout_fraction, or take it out of mixture.weights"
+            f"mixture.weights has {source}, but no documents of it are left to train on: loosen the steps "
+            "that drop its documents, lower mixture.heldout_fraction, or remove it from mixture.weights"
         )
     return sizes
 
@@ -124,38 +124,43 @@ NAMES = ("<unk>", "<s>", "</s>", "<|endoftext|>")  # special tokens of the token
 
 
 class Tokenizer(Settings):
-    """Lossless: no normalisation, spaces and line breaks kept, digits split, unknown characters as bytes."""
+    """A lossless tokenizer: no normalization, spaces and line breaks preserved, digits split, unknown characters as
+    bytes."""
 
     kind: Literal["bpe", "unigram", "byte_bpe"] = Field(
         "bpe",
-        description="`bpe` and `unigram` are SentencePiece's, of characters, bytes for the rest; `byte_bpe` is that "
-        "of GPT-2 and its followers, of bytes. `unigram` is slower to encode, and has no exact tokenizer.json",
+        description="Algorithm. `bpe` and `unigram` are SentencePiece's, on characters with a byte fallback. "
+        "`byte_bpe` is GPT-2's, on bytes. `unigram` encodes more slowly and has no exact tokenizer.json.",
     )
     vocab_size: int = Field(
         32_000,
         gt=300,
         le=MAX_VOCABULARY,
-        description="256 are bytes, a few special tokens, the others learned; up to 65,536 a token is stored in two "
-        "bytes, else in four",
+        description="Vocabulary size: 256 bytes, a few special tokens, and learned tokens. Up to 65,536, a "
+        "token is stored in two bytes, otherwise in four.",
     )
-    sample_bytes: int = Field(100_000_000, gt=0, le=1 << 40, description="of text to train on, over all sources")
+    sample_bytes: int = Field(100_000_000, gt=0, le=1 << 40, description="Text to train on, over all sources (bytes).")
     character_coverage: float = Field(
-        0.9995, gt=0, le=1, description="of characters; the rest fall back to bytes; `byte_bpe` knows bytes alone"
+        0.9995,
+        gt=0,
+        le=1,
+        description="Fraction of characters in the vocabulary. The rest fall back to bytes. Not used by "
+        "`byte_bpe`, which has only bytes.",
     )
     symbols: tuple[Annotated[str, Field(pattern=r"^\S+$")], ...] = Field(
-        (), description="strings that are one token each wherever they stand in a text, such as `<|user|>`"
+        (), description="Strings that are always one token, such as `<|user|>`."
     )
     fim: FillInTheMiddle | None = Field(
-        None, description="fill-in-the-middle: of some documents the middle is moved to the end; null: of none"
+        None, description="Fill-in-the-middle: move the middle of some documents to the end. null: off."
     )
     path: Address | None = Field(
         None,
-        description="local file of a tokenizer that is there, instead of one that is trained: a `tokenizer.json` of "
-        "Hugging Face, or a SentencePiece model",
+        description="Local file of an existing tokenizer, used instead of training one: a Hugging Face "
+        "`tokenizer.json` or a SentencePiece model.",
     )
     end_of_text: str | None = Field(
-        None, description="with path: the special token of a tokenizer.json that ends a text; default: "
-        "`<|endoftext|>`, `<|end_of_text|>`, `</s>`, `<eos>`, whichever it has"
+        None, description="With path: the special token of a tokenizer.json that ends a text. Default: "
+                "`<|endoftext|>`, `<|end_of_text|>`, `</s>` or `<eos>`, whichever it has."
     )  # fmt: skip
 
     @model_validator(mode="after")
@@ -164,13 +169,13 @@ class Tokenizer(Settings):
             trained = ("kind", "vocab_size", "sample_bytes", "character_coverage", "symbols")
             for name in trained:
                 if getattr(self, name) != type(self).model_fields[name].default:
-                    raise ValueError(f"path is {self.path}, so nothing is trained: take out {name}, or path")
+                    raise ValueError(f"path is {self.path}, so no tokenizer is trained: remove {name}, or path")
             return self
         if self.end_of_text is not None:
-            raise ValueError(f"end_of_text is {self.end_of_text}, but there is no path: take it out, or give path")
+            raise ValueError(f"end_of_text is {self.end_of_text}, but there is no path: remove it, or set path")
         for index, symbol in enumerate(self.symbols):
             if symbol in NAMES or symbol in self.symbols[:index]:
-                raise ValueError(f"symbols has {symbol}, which is a token already; take it out")
+                raise ValueError(f"symbols has {symbol}, which is already a token; remove it")
         # a learned token stands for at least two bytes that occur together
         if self.sample_bytes < 2 * self.vocab_size:
             raise ValueError(
@@ -255,7 +260,7 @@ def given_tokenizer(data: bytes, path: str, end_of_text: str | None) -> tuple[by
     else:
         if end_of_text is not None:
             raise ValueError(
-                f"tokenizer.end_of_text is {end_of_text}, but {path} says itself what ends a text; take it out"
+                f"tokenizer.end_of_text is {end_of_text}, but {path} already defines the end of a text; remove it"
             )
         size, name = tokenizer_files.SentencePieceTokenizer(data, path).vocab_size, MODEL
     if size > MAX_VOCABULARY:

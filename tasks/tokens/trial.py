@@ -76,7 +76,7 @@ def try_tokenizer(data: bytes, path: str, end_of_text: str | None) -> dict[str, 
         changes, stripping = _losses(data) if name == given.JSON else ([], [])
         for text in (*PROBES.values(), *_REPEATED, _LETTERS):
             if len(tokenizer.encode(text)) > _MAX_GROWTH * len(text.encode()):
-                return {"error": f"{path} makes more than {_MAX_GROWTH} tokens of a letter; give another tokenizer"}
+                return {"error": f"{path} makes more than {_MAX_GROWTH} tokens per letter; use another tokenizer"}
     except ValueError as error:
         return {"error": f"{error}"}
     return {"names": tokenizer.names, "changes": changes, "stripping": stripping}

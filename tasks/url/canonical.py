@@ -45,13 +45,13 @@ PUBLIC_SUFFIXES = "publicsuffixlist:public_suffix_list.dat"
 
 
 class Canonical(Settings):
-    """What the canonical form leaves out beyond what the standards call equivalent."""
+    """What canonicalization removes from a URL, in addition to what the standards call equivalent."""
 
     tracking: tuple[str, ...] = Field(
-        TRACKING, description="query parameters to drop; a trailing * stands for any rest of the name"
+        TRACKING, description="Query parameters to remove. A trailing * matches the rest of the name."
     )
-    fold_scheme: bool = Field(False, description="write http as https")
-    fold_www: bool = Field(False, description="drop a leading `www.` if a registered domain is left")
+    fold_scheme: bool = Field(False, description="Replace http with https.")
+    fold_www: bool = Field(False, description="Remove a leading `www.` if a registered domain remains.")
 
 
 # Rules and their sources: RFC 3986 section 6.2.2 (case, percent-encoding, dot segments) and 6.2.3 (default port,

@@ -49,7 +49,7 @@ def list_files(address: str, categories: tuple[str, ...] = ()) -> list[str]:
     if not paths:
         which = f" for the categories {', '.join(categories)}" if categories else ""
         raise ListError(
-            f"the folder {redact_url(address)} has no files {', '.join(KINDS)}{which}; name a folder in UT1's layout"
+            f"the folder {redact_url(address)} has no files {', '.join(KINDS)}{which}; give a folder in UT1's layout"
         )
     return paths
 
@@ -156,8 +156,8 @@ def _checked(address: str, checksum: str | None) -> Iterator[IO[bytes]]:
             pass
     if checksum and hashed.digest.hexdigest() != checksum:
         raise ListError(
-            f"the list {redact_url(address)} has the checksum {hashed.digest.hexdigest()} and not {checksum}: it has "
-            "changed since this run was planned; start the run again, or put the old list back"
+            f"the list {redact_url(address)} has the checksum {hashed.digest.hexdigest()} instead of {checksum}: it "
+            "has changed since this run was planned; start the run again, or restore the old list"
         )
 
 
@@ -177,7 +177,7 @@ def _lines(path: str, stream: IO[bytes]) -> Iterator[list[bytes]]:
     while piece := stream.read(_PIECE):
         head, newline, tail = piece.rpartition(b"\n")
         if len(rest) > MAX_LINE_BYTES:
-            raise ListError(f"the list {path} cannot be read: a line of it has more than {MAX_LINE_BYTES:,} bytes")
+            raise ListError(f"the list {path} cannot be read: one of its lines has more than {MAX_LINE_BYTES:,} bytes")
         if not newline:
             rest += piece
             continue

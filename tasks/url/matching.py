@@ -208,7 +208,9 @@ def _keys(entries: Entries, parse: Callable[[str], str]) -> Iterator[tuple[list[
     if bad and not good:
         raise ListError(f"no line of the list {entries.label} is a host or a URL; one is {example[:200]!r}")
     if bad:
-        log.warning("%s: %d of %d lines are no host and no URL, as %r", entries.label, bad, good + bad, example[:200])
+        log.warning(
+            "%s: %d of %d lines are not hosts or URLs, such as %r", entries.label, bad, good + bad, example[:200]
+        )
 
 
 def _expressions(entries: Entries) -> Iterator[str]:

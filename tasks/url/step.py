@@ -43,7 +43,7 @@ Listed = Annotated[str, AfterValidator(from_folder), PlainSerializer(_with_categ
 
 
 class Url(DocumentStep):
-    """Drop documents whose URL is on a list or holds certain words; needs the columns `id` and `url` only.
+    """Drop documents whose URL is on a list or contains certain words. Only needs the columns `id` and `url`.
 
     A list is given by its address. Blocklists are folders in UT1's layout, single categories of it, its archives
     (`adult.tar.gz`), or files named `domains`, `urls`, `expressions`; of a file of another name each line is a host or,
@@ -58,35 +58,47 @@ class Url(DocumentStep):
     pins_files: ClassVar = True
 
     step: Literal["url"] = "url"
-    canonical: Canonical = Field(Canonical(), description="how URLs are made comparable")
+    canonical: Canonical = Field(Canonical(), description="How URLs are made comparable.")
     private_suffixes: bool = Field(
-        False, description="whether github.io and the like are public suffixes; Common Crawl's index says no"
+        False, description="Treat private suffixes such as github.io as public suffixes. Common Crawl's index does not."
     )
-    blocklists: tuple[Listed, ...] = Field((), description="addresses of blocklists in UT1's layout")
+    blocklists: tuple[Listed, ...] = Field((), description="Addresses of blocklists in UT1's layout.")
     categories: tuple[str, ...] = Field(
         (),
-        description="of the blocklists' folders and archives; none means all. RefinedWeb takes adult, phishing, "
-        "dating, gambling, filehosting, ddos, agressif, chat, mixed_adult, arjel",
+        description="Folders and archives of the blocklists to use; none means all. RefinedWeb uses adult, "
+        "phishing, dating, gambling, filehosting, ddos, agressif, chat, mixed_adult, arjel.",
     )
     subdomains: bool = Field(
         True,
-        description="whether a host of the blocklists stands for all hosts below it; false: for itself, with and "
-        "without `www.`",
+        description="A blocked host also blocks all hosts below it. false: only the host itself, with and "
+        "without `www.`.",
     )
-    takedowns: tuple[Listed, ...] = Field((), description="addresses of takedown or robots lists")
-    strict_substrings: tuple[Address, ...] = Field((), description="addresses of word lists: dropped where one stands")
-    hard_words: tuple[Address, ...] = Field((), description="addresses of word lists: dropped for one as a word")
-    soft_words: tuple[Address, ...] = Field((), description="addresses of word lists: dropped for several")
+    takedowns: tuple[Listed, ...] = Field((), description="Addresses of takedown or robots lists.")
+    strict_substrings: tuple[Address, ...] = Field(
+        (), description="Addresses of word lists. A URL that contains an entry anywhere is dropped."
+    )
+    hard_words: tuple[Address, ...] = Field(
+        (), description="Addresses of word lists. A URL with one entry as a whole word is dropped."
+    )
+    soft_words: tuple[Address, ...] = Field(
+        (),
+        description="Addresses of word lists. A URL with more than `max_soft_words` different entries as words "
+        "is dropped.",
+    )
     definition: Literal["dclm", "datatrove"] = Field(
         "dclm",
-        description="how the words are looked for. dclm: in the canonical URL after `://`, decoded, in lower case; "
-        "for strict_substrings without its - and ., so that an entry that has one is never found. datatrove, as for "
-        "FineWeb: in the URL as it stands, cut at all but ASCII letters and digits, entries without them; for "
-        "strict_substrings in lower case and without them",
+        description="How words are matched. dclm: in the canonical URL after `://`, decoded and lowercased; for "
+        "strict_substrings also without - and ., so an entry with one of these never matches. datatrove, as used for "
+        "FineWeb: in the unchanged URL, split at everything but ASCII letters and digits, with entries reduced in the "
+        "same way; for strict_substrings also lowercased.",
     )
-    max_soft_words: int = Field(1, ge=0, description="so many different soft words may stay; RefinedWeb: 1")
+    max_soft_words: int = Field(
+        1, ge=0, description="Maximum number of different soft words in a URL that is kept; RefinedWeb: 1."
+    )
     checksums: tuple[tuple[Listed, str], ...] = Field(
-        (), description="(address, xxh3-128) of each file of the lists, which must then have this content; see `pinned`"
+        (),
+        description="Expected content of each list file, as (address, xxh3-128). A file with other content "
+        "is an error; see `pinned`.",
     )
 
     signal_fields: ClassVar = (
@@ -156,8 +168,7 @@ class Url(DocumentStep):
     def _categories_of_lists(self) -> Self:
         if self.categories and not self.blocklists:
             raise ValueError(
-                f"categories {', '.join(self.categories)} choose among the blocklists, but there are "
-                "none; name them in blocklists"
+                f"categories {', '.join(self.categories)} select blocklists, but there are none; add them to blocklists"
             )
         return self
 

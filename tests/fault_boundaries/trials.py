@@ -160,7 +160,7 @@ def tried(
         return Outcome("failed", "the run with the fault did not end")
     if code == 0 and (trial.kind in KILLS or (wrong := _differences(against, home, labels))):
         return Outcome("failed", f"the run ended well in spite of the fault: {wrong}")
-    unsaid = trial.kind == "full" and code != 0 and "make room and run" not in first.said()
+    unsaid = trial.kind == "full" and code != 0 and "free some space and run" not in first.said()
     said = first.said()
     outcome = _again(against, run, labels, folder / "log-again", trial.kind == "torn", seconds)
     return Outcome("unsaid", said) if unsaid and outcome.what == "same" else outcome

@@ -136,7 +136,7 @@ def test_a_full_disk_is_said_where_a_run_notes_its_stages(tmp_path, operation):
     boundary = Boundary("begin", operation, "runs/small/run.json", 1)
     spec = StageSpec(name="a", version=1, body=make_nothing, record=Settings(), inputs={})
     fault = Fault("full", boundary, 0, Power(str(tmp_path)), tmp_path / "reached")
-    said = rf"^{tmp_path}/runs: .* make room and run the same command again"
+    said = rf"^{tmp_path}/runs: .* free some space and run the same command again"
     with installed(Disk(str(tmp_path), fault)), pytest.raises(files.DiskFullError, match=said):
         RunRecorder(str(tmp_path), "small").add(spec.label(str(tmp_path)))
 

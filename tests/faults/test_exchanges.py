@@ -27,7 +27,9 @@ from tests.corpora import context
 # A stage's files that nobody reads, or that say how it was made and not what it is.
 UNREAD = re.compile(r"cost\.json|lease/.*|done/.*|training\.log|checkpoints/.*|seconds")
 REMEDY = re.compile(r"; remove (?:the stage's folder |the checkpoint )?(\S+) and run")
-EXPORT_REMEDY = re.compile(r"remove (\S+) and|(\S+?),? (?:which )?holds files that are no .*, or empty it")
+EXPORT_REMEDY = re.compile(
+    r"remove (\S+) and|(\S+?),? (?:which )?contains (?:other files|files that are not .*): .*, or empty it"
+)
 TRAINED = ("tokens", "tokenizer", "mixture", "model")
 
 
@@ -241,7 +243,7 @@ def show(found: list[tuple[Any, str]], capsys) -> None:
     with capsys.disabled():
         print()
         for each, result in found:
-            how = each.how if isinstance(each, Damage) else "swap" if each.swap else "another recipe's"
+            how = each.how if isinstance(each, Damage) else "swap" if each.swap else "another recipe or format"
             print(f"{each.kind:50} {how:18} {result}")
         print(Counter(result for _, result in found))
 

@@ -108,7 +108,7 @@ def test_the_prefect_server_of_a_run_dies_and_the_same_command_goes_on(runs, sho
     assert run.wait() == 1, runs.log(name)
     *_, last = runs.log(name).splitlines()
     said = "the Prefect server of this run has ended (signal 9): run the same command again"
-    assert last == f"gristmill: {said}; the stages that are made are kept"
+    assert last == f"gristmill: {said}; finished stages are kept"
     assert not warned(runs.log(name)), runs.log(name)
     goes_on(runs, name, short, whole)
 
@@ -198,7 +198,7 @@ def test_a_full_disk_is_one_sentence_and_the_run_goes_on_when_there_is_room(runs
         fill(home)
         assert run.wait() == 1
         lines = runs.log("full").splitlines()
-        assert lines[-1].startswith("gristmill: ") and "make room" in lines[-1], lines[-1]
+        assert lines[-1].startswith("gristmill: ") and "free some space" in lines[-1], lines[-1]
         assert len(warned("\n".join(lines))) <= 1, lines
         (home / "other").unlink()
         assert start(runs, "full", short, "--tokens-only").wait() == 0, runs.log("full")
@@ -219,7 +219,9 @@ def test_a_full_disk_of_the_records_is_one_sentence_and_the_run_goes_on(runs, sh
         fill(local)
         assert run.wait() == 1, runs.log(name)
         lines = runs.log(name).splitlines()
-        assert lines[-1].startswith("gristmill: ") and "make room" in lines[-1] and str(local) in lines[-1], lines[-1]
+        assert lines[-1].startswith("gristmill: ") and "free some space" in lines[-1] and str(local) in lines[-1], (
+            lines[-1]
+        )
         assert len(warned("\n".join(lines))) <= 1, lines
         (local / "other").unlink()
         assert start(runs, name, short, local=str(local)).wait() == 0, runs.log(name)

@@ -94,12 +94,10 @@ BROKEN = (
     Broken("an unknown option", "bands: 16", "keep: [longst]", "steps.minhash.keep[0]", "'longst'", "`longest`", "16"),
     Broken("a language of three letters", "keep: [en]", "keep: [eng]", "steps.language.keep", "eng", "`en`", "12"),
     Broken("Norway", "keep: [en]", "keep: [no]", "steps.language.keep[0]", "False", "in quotes", "12"),
-    Broken("a name with a space", "name: trial", "name: my trial", "name", "'my trial'", "small letters", "1"),
+    Broken("a name with a space", "name: trial", "name: my trial", "name", "'my trial'", "lowercase letters", "1"),
     Broken("a name of 5,000 letters", "name: trial", f"name: {'a' * 5000}", "name", "aaa", "100", "1"),
     Broken("no bytes", "max_bytes: 1000000", "max_bytes: 0", "steps.extract.max_bytes", "0", "above 0", "10"),
-    Broken(
-        "a weight of nothing", "books: 0.3", "books: 0", "mixture.weights", "'books': 0", "leave the source out", "22"
-    ),
+    Broken("a weight of nothing", "books: 0.3", "books: 0", "mixture.weights", "'books': 0", "remove the source", "22"),
     Broken("training without end", "steps: 240", "steps: .inf", "training.steps", "inf", "a finite number", "26"),
     Broken("a vocabulary of letters", "4096", "260", "tokenizer.vocab_size", "260", "above 300", "20"),
     Broken("a vocabulary too large", "4096", "7000000", "tokenizer.vocab_size", "7000000", "at most 1,048,576", "20"),
@@ -116,7 +114,7 @@ BROKEN = (
     Broken("a share of two", "min_words: 50", "min_alpha_words: 2", "steps.gopher_quality", "2", "from 0 to 1", "13"),
     Broken("more bands than values", "bands: 16", "bands: 17", "steps.minhash", "17", "raise permutations", "15"),
     Broken("less text than words", "4096", "4096\n  sample_bytes: 5000", "tokenizer", "5000", "at least 8192", "19"),
-    Broken("heads that do not divide", "dim: 128", "dim: 100\n  heads: 8", "model", "100", "give a dim of", "23"),
+    Broken("heads that do not divide", "dim: 128", "dim: 100\n  heads: 8", "model", "100", "use a dim of", "23"),
     Broken("a warm-up without end", "steps: 240", "steps: 10", "training", "10", "lower it", "25"),
     Broken(
         "percentiles turned round",

@@ -36,19 +36,19 @@ FILES = {
 UNREADABLE = [
     ("prose.warc", "under `warc` that have a WARC, ARC or WET record"),
     ("image.warc", "under `warc` that have a WARC, ARC or WET record"),
-    ("empty.warc", "is empty: name files under `warc`"),
-    ("empty.jsonl", "is empty: name files under `jsonl`"),
-    ("packed.jsonl", "is empty: name files under `jsonl`"),
+    ("empty.warc", "is empty: use files with .* under `warc`"),
+    ("empty.jsonl", "is empty: use files with .* under `jsonl`"),
+    ("packed.jsonl", "is empty: use files with .* under `jsonl`"),
     ("empty.parquet", "under `parquet` that have a row with a text in `text`"),
     ("broken.parquet", "under `parquet` that have a row with a text in `text`"),
     ("prose.jsonl", "under `jsonl` that have a JSON object with a text in `text`"),
-    ("key.jsonl", r"\(no_text\): name files under `jsonl` .* `text` \(text_column\)"),
+    ("key.jsonl", r"\(no_text\): use files with .* `text` \(text_column\).* under `jsonl`"),
 ]
 HELD_OUT = ["documents", "heldout", "heldout_documents"]
 # what is changed in a recipe that runs, the stages that are made before its end, and what the sentence says
 ENDS = [
     ({"steps": [STRICT, "minhash"]}, ["documents", "rules"], "`gopher_quality`: of 40 documents the rule words .* 40"),
-    ({"sources": "empty.text"}, ["documents"], "source other gives no document: .*empty_text dropped 1"),
+    ({"sources": "empty.text"}, ["documents"], "source other gives no documents: .*empty_text dropped 1"),
     (
         {"tokenizer": {"vocab_size": 30000}},
         HELD_OUT,
@@ -57,11 +57,15 @@ ENDS = [
     (
         {"heldout": 1e-9},
         ["documents"],
-        r"none of 40 documents is held out, of a share of 1e-09 of a source: raise mixture.heldout_f",
+        r"none of 40 documents is held out, with a fraction of 1e-09 per source: raise mixture.heldout_f",
     ),
     ({"heldout": 0.999999}, HELD_OUT, "names web, .* lower mixture.heldout_fraction"),
-    ({"steps": [SHORT, QUALITY]}, ["documents", "rules"], "`quality` learns from .* but 0 and 40 are left: name other"),
-    ({"steps": [SHORT, PERPLEXITY]}, ["documents", "rules"], "`perplexity` learns from words, .* has none .* name"),
+    (
+        {"steps": [SHORT, QUALITY]},
+        ["documents", "rules"],
+        "`quality` needs .* but 0 and 40 are left: use other",
+    ),
+    ({"steps": [SHORT, PERPLEXITY]}, ["documents", "rules"], "`perplexity` trains on words, .* has none .* use"),
     (
         {"training": {"steps": 900}},
         ["documents", "evaluation_tokens", *HELD_OUT[1:], "tokenizer", "tokens"],
@@ -135,7 +139,7 @@ def test_a_run_that_cannot_go_on(given, tmp_path, changes, made, sentence):
 
 def test_whatif_answers_for_a_run_that_left_nothing(given, tmp_path):
     given["steps"].append(STRICT)
-    assert "nothing is left" in end(given, tmp_path)
+    assert "the corpus is empty after the step" in end(given, tmp_path)
     replay = whatif(given, {"gopher_quality.min_words": 10}, MachineSettings(home=str(tmp_path / "home")))
     assert replay.replayed[0]["drops"].get("words", 0) < 40
     assert issubclass(NothingLeftError, ValueError)

@@ -316,7 +316,7 @@ def test_prints_are_lines_of_the_log_and_not_of_the_output(own, tmp_path, caplog
     rows, lost = run(place, str(tmp_path / "home"))
     assert rows == (10 if place == "score" else 5) and not lost
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert [line for line in warnings if "prints: hello; the rest of what it prints" in line] == [warnings[0]]
+    assert [line for line in warnings if "prints: hello; further output" in line] == [warnings[0]]
     assert "hello" not in capsys.readouterr().out
 
 

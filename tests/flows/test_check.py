@@ -51,7 +51,7 @@ def test_the_estimate_names_a_step_whose_speed_is_not_known(folder, machine):
     found = check(written(folder, BASE.replace("step: perplexity", step)), machine)
     assert found.estimate is not None and found.estimate.unrated == ("embedding",)
     assert found.estimate.seconds is None and found.estimate.bytes is not None
-    assert found.estimate.sentence.startswith("estimate: no time, since the speed of embedding is not known, ")
+    assert found.estimate.sentence.startswith("estimate: unknown time, because the speed of embedding is unknown, ")
 
 
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.name)
@@ -100,9 +100,13 @@ def test_a_wrong_value_in_a_step_or_a_source_has_one_line(folder, machine):
 @pytest.mark.parametrize(
     ("content", "source", "message"),
     [
-        (b'[{"text": "a"}, {"text": "b"}]', "jsonl: [odd]", "is one JSON array, not an object a line.*jq -c '.\\[\\]'"),
+        (
+            b'[{"text": "a"}, {"text": "b"}]',
+            "jsonl: [odd]",
+            "is one JSON array, not one object per line.*jq -c '.\\[\\]'",
+        ),
         (b'[\n {"text": "a"},\n {"text": "b"}\n]\n', "jsonl: [odd]", "is one JSON array"),
-        (b'{\n "text": "a"\n}\n', "jsonl: [odd]", "its JSON objects go over several lines.*jq -c"),
+        (b'{\n "text": "a"\n}\n', "jsonl: [odd]", "its JSON objects span several lines.*jq -c"),
         (b'{"body": "a", "id": 1}\n', "jsonl: [odd]", "text is missing, there are body, id"),
         (b"a word " * 2_000_000, "text: [odd]", "more than 10000000 bytes .*larger `max_bytes` than 10,000,000"),
         (b"no archive", "warc: [odd]", "10 bytes that begin no record.*a WARC, ARC or WET record"),
@@ -133,14 +137,14 @@ def test_a_check_says_which_dates_it_cannot_read(folder, machine):
     (folder / "odd").write_text('{"text": "a", "day": "01/02/2024"}\n{"text": "b", "day": 1704164645}\n')
     recipe = "name: r\nsources:\n- {name: web, jsonl: [odd], date_column: day}\nsteps:\n- {step: content_dedup}\n"
     [remark] = check(written(folder, recipe), machine).remarks
-    assert "1 of the first 2 dates in day are not read, such as '01/02/2024'" in remark
+    assert "1 of the first 2 dates in day could not be parsed, such as '01/02/2024'" in remark
 
 
 def test_what_no_recipe_is_has_one_line(folder, machine):
     for data, message in (
         (b"", "is empty"),
         (b"- 1\n", "is a list"),
-        (b"\x1f\x8b\x08\x00", "is no text in UTF-8"),
+        (b"\x1f\x8b\x08\x00", "is not UTF-8 text"),
         (b"a: " + b"[" * 5000, "nested"),
         (b"#" * 2_000_000, "name a recipe"),
         (b"seed: 2024-13-45", "put it in quotes"),
@@ -158,8 +162,8 @@ def test_remote_files_are_asked_for_by_a_deep_check_alone(folder, machine, crawl
     assert found.estimate is not None and found.estimate.unsized == ("web",)
     assert found.estimate.seconds is None and found.estimate.bytes is None and found.estimate.largest_job is None
     assert found.estimate.sentence == (
-        "estimate: none, since the size of web is not known; to measure it, run the recipe with `limit: 20000`, then "
-        "`gristmill decide capacity` says what all of it takes"
+        "estimate: none, because the size of web is unknown. To measure it, run the recipe with `limit: 20000`, then "
+        "`gristmill decide capacity`"
     )
     [line] = lines(check(path, machine, deep=True))
     assert "sources.web.jsonl[0]" in line and "does not exist" in line
@@ -226,7 +230,7 @@ def test_a_quality_without_a_cut_is_said_to_drop_nothing(folder, machine):
         return found.remarks
 
     [said] = remarks("")
-    assert "drops next to nothing; give `keep_top: 10`" in said and "\n" not in said
+    assert "would drop almost nothing with it; set `keep_top: 10`" in said and "\n" not in said
     for cut in (", keep_top: 10", ", min_score: 0.5", ", min_score: 0"):
         assert remarks(cut) == ()
     assert check(written(folder, BASE), machine).remarks == ()
@@ -285,7 +289,7 @@ def test_a_check_says_what_a_tokenizer_of_ones_own_changes_in_texts(folder, mach
     text = BASE[: BASE.index("tokenizer:")] + "tokenizer: {path: tokenizer.json}\n" + BASE[BASE.index("mixture:") :]
     remarks = " ".join(check(written(folder, text), machine).remarks)
     assert ("tokenizer.json changes texts" in remarks) == bool(changed), remarks
-    assert "in tokenizer.json, 'mill' take the white space beside them (lstrip, rstrip)" in remarks
+    assert "in tokenizer.json, 'mill' strip adjacent white space (lstrip, rstrip)" in remarks
     for part in changed:
         assert part in remarks, remarks
     assert not kept or kept not in remarks
@@ -301,7 +305,7 @@ def test_a_check_says_what_the_recipe_as_a_whole_shows(folder, machine):
         return [each for each in check(written(folder, text), machine).remarks if "weight" in each or "stop w" in each]
 
     words, weights = remarks(one)
-    assert words.startswith("steps.gopher_quality: texts in zh, th are kept by `language` and dropped here")
+    assert words.startswith("steps.gopher_quality: texts in zh, th are kept by `language` but dropped here")
     assert weights == "mixture.weights: books has no weight, so nothing is trained on it"
     assert remarks(one.replace("{web: 1}", "{web: 1, books: 2}").replace("[en, zh, th]", "[en]")) == []
     assert remarks(one.replace("gopher_quality}", "gopher_quality, min_stop_words: null}")) == [weights]

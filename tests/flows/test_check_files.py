@@ -12,7 +12,7 @@ from gristmill.flows.recipe.steps import AnyStep
 from gristmill.storage import parquet
 from gristmill.tasks.reading.sources import FORMATS, Source
 
-CORRECT = "correct the path or pattern, which is taken from the folder of the recipe's file if it is relative"
+CORRECT = "correct the path or pattern; relative paths start in the folder of the recipe file"
 STEPS = (
     (
         {"step": "url", "takedowns": ["no", "words", "folder"], "hard_words": ["no"], "blocklists": ["ut1", "folder"]},
@@ -20,7 +20,7 @@ STEPS = (
             "takedowns 0": "the list no does not exist; correct the address",
             "takedowns 2": "the list folder is a folder; name a file",
             "hard_words 0": "the list no does not exist; correct the address",
-            "blocklists 1": "the folder folder has no files domains, urls, expressions; name a folder in UT1's layout",
+            "blocklists 1": "the folder folder has no files domains, urls, expressions; give a folder in UT1's layout",
         },
     ),
     (
@@ -67,7 +67,7 @@ STEPS = (
     (
         {"step": "perplexity", "models": {"en": "en.arpa.bin", "de": "https://a.b/de.arpa.bin"}, "cutoffs": "no.csv"},
         {
-            "models en": "en.arpa.bin does not exist; train one by `gristmill train lm`, or correct the path",
+            "models en": "en.arpa.bin does not exist; train one with `gristmill train lm`, or correct the path",
             "cutoffs": f"no.csv does not exist; {CORRECT}",
         },
     ),
@@ -80,25 +80,25 @@ SOURCES = (
             "jsonl 2": "the source's file folder is a folder: name the files in it, as folder/*",
         },
     ),
-    ({"jsonl": ["empty.jsonl"]}, {"jsonl": "is empty.jsonl, of which every file is empty; give files with documents"}),
+    ({"jsonl": ["empty.jsonl"]}, {"jsonl": "is empty.jsonl, but every file is empty; give files with documents"}),
     (
         {"jsonl": ["web.jsonl", "folder/*.jsonl"]},
         {
-            "jsonl": "FOLDER/folder/web.jsonl and FOLDER/web.jsonl are both called web.jsonl, and ids are made of "
-            "names: give them by one glob for both folders, as folder/*/*.warc.gz, or in two sources"
+            "jsonl": "FOLDER/folder/web.jsonl and FOLDER/web.jsonl both have the name web.jsonl, and ids are computed "
+            "from names: use one glob for both folders, as folder/*/*.warc.gz, or two sources"
         },
     ),
     (
         {"jsonl": ["web.jsonl"], "columns": "*"},
         {
-            "columns": 'the source web has `columns: "*"`, and of its columns documents cannot have id by that name; '
+            "columns": 'the source web has `columns: "*"`, but documents cannot have the column names id; '
             'write `columns: {their_id: "id", kind: "kind"}`, without those that you do not want'
         },
     ),
     (
         {"parquet": ["table.parquet"], "columns": "*"},
         {
-            "columns": 'the source web has `columns: "*"`, and of its columns documents cannot have url by that name; '
+            "columns": 'the source web has `columns: "*"`, but documents cannot have the column names url; '
             'write `columns: {more: "more", their_url: "url"}`, without those that you do not want'
         },
     ),

@@ -170,7 +170,7 @@ def test_a_benchmark_that_cannot_be_used_ends_the_run_before_the_first_shard(tmp
     wrong = {
         "does not exist; correct the path": given | {"path": str(tmp_path / "none.jsonl")},
         "has no text in the field prompt of row 0": given | {"question": ["prompt"]},
-        "has no item; give a file with rows": given | {"path": str(tmp_path / "empty.jsonl")},
+        "has no items; give a file with rows": given | {"path": str(tmp_path / "empty.jsonl")},
     }
     for sentence, each in wrong.items():
         step = Decontamination.model_validate({"benchmarks": [given, {**each, "name": "other"}]})
@@ -208,7 +208,7 @@ def test_a_report_of_a_finished_recipe_counts_items_and_shows_them(tmp_path, tex
         f"{OTHERS[1][0]}: {OTHERS[1][1]}",
     }
     table, sentence, *_ = found.parts()
-    assert sentence == f"4 of {len(lines)} documents hold an item of a benchmark."
+    assert sentence == f"4 of {len(lines)} documents contain an item of a benchmark."
     assert [row[:4] for row in table.texts()[1]] == [["bakery", "1", "1", "1"], ["mill", "2", "2", "1"]]
     without = recipe | {"steps": recipe["steps"][:1]}
     for _ in curate(context(home), load(without)):

@@ -298,7 +298,7 @@ def test_a_finished_harvest_is_returned_and_another_environment_is_not(tmp_path)
 def test_a_folder_of_other_files_is_left_alone(tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out/thesis.txt").write_text("years of work")
-    with pytest.raises(FileExistsError, match="no harvest"):
+    with pytest.raises(FileExistsError, match="contains other files"):
         harvest(tmp_path / "out", settings=HarvestSettings(packages=(), library=(), distributions=(), manual=False))
     assert contents(tmp_path / "out") == {"thesis.txt": b"years of work"}
 

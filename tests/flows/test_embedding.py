@@ -180,7 +180,7 @@ def test_heads_from_labels_of_texts_and_of_documents_of_a_run_are_the_same(tmp_p
     with pytest.raises(FileExistsError, match="already exists"):
         heads.head_from_texts(again, made.model, made.given, ("text", "kind"), ["fine"], Embedder())
     few.write_text('{"id": "nobody", "kind": "fine"}\n')
-    with pytest.raises(ValueError, match="no label is of a document that the step `embedding` has embedded"):
+    with pytest.raises(ValueError, match="no label belongs to a document with an embedding"):
         heads.head_from_recipe(f"{out}2", "small", ("jsonl", [str(few)]), ("id", "kind"), ["fine"], 1.0, machine)
     recipe.steps = ()
     with pytest.raises(ValueError, match="has no step `embedding`; add one, or give --model"):
@@ -193,9 +193,9 @@ def test_heads_from_labels_of_texts_and_of_documents_of_a_run_are_the_same(tmp_p
         (
             '{"text": "mill", "kind": "fine"}',
             ("text", "kind"),
-            "the label 'fine' is not a number; name the labels of good",
+            "the label 'fine' is not a number; list the labels of good",
         ),
-        ('{"text": "mill"}', ("text", "kind"), "row 1, has no kind; name its key by --label-column"),
+        ('{"text": "mill"}', ("text", "kind"), "row 1, has no kind; set its key with --label-column"),
         ('{"text": "mill", "kind": 1}', ("text", "kind"), "learns from labels that differ"),
     ],
 )
@@ -228,7 +228,7 @@ def test_what_is_wrong_is_said_before_a_run(tmp_path, made):
     [line] = wrong(device="cuda")
     assert "`device: cuda` needs another build" in line
     embedders.write(tmp_path / "model", embedders.model(seed=2))
-    assert "vectors of another model; name the folder" in wrong()[0]
+    assert "vectors of another model; set `model` to the folder" in wrong()[0]
     embedders.write(tmp_path / "model", embedders.model()[:-9])
     [line] = wrong()
     assert line.startswith("steps.0.model") and "is not a valid ONNX model" in line
@@ -239,7 +239,7 @@ def test_what_is_wrong_is_said_before_a_run(tmp_path, made):
 def test_a_head_of_other_vectors_stops_the_stage_too(tmp_path, made):
     """Where the check could not look, since the files are remote."""
     step = Embedding(model=made.model, heads={"kind": made.kind}, pooling="cls")
-    with pytest.raises(ValueError, match="was trained with pooling 'mean', and the step has 'cls'"):
+    with pytest.raises(ValueError, match="was trained with pooling 'mean', but the step has 'cls'"):
         run(str(tmp_path), step)
 
 
@@ -252,7 +252,7 @@ def test_the_missing_package_is_named_with_its_extra(made, monkeypatch):
 @pytest.mark.parametrize(
     "settings,why",
     [
-        ({"heads": {"Edu": "a"}}, "has the head 'Edu'; name it in small letters"),
+        ({"heads": {"Edu": "a"}}, "has the head 'Edu'; use lowercase letters"),
         ({"min_score": {"edu": 1}}, "min_score for edu, which is not a head; its heads are none"),
         ({"heads": {"edu": "a"}, "keep_top": {"edu": 0}}, "keep_top 0.0 for edu; give a percentage above 0"),
         ({"heads": {"edu": "a"}, "keep_top": {"edu": 5}, "min_score": {"edu": 1}}, "give one of them"),

@@ -143,9 +143,9 @@ def test_again_does_nothing_and_what_else_lies_there_is_refused(home):
     before = bytes_of(target)
     _, second = run(home, given, Refusing())
     assert (first.reused, second.reused) == (False, True) and bytes_of(target) == before
-    with pytest.raises(FileExistsError, match=r"`export: to` is .*again, which holds the export of other documents"):
+    with pytest.raises(FileExistsError, match=r"`export: to` is .*again, which contains an export of other documents"):
         run(home, recipe(home / "raw", str(target), "jsonl"))
-    with pytest.raises(FileExistsError, match=r"`export: to` is .*raw, which holds files that are no export"):
+    with pytest.raises(FileExistsError, match=r"`export: to` is .*raw, which contains other files"):
         run(home / "nothing", recipe(home / "raw", str(home / "raw")))
     assert bytes_of(target) == before and not (home / "nothing").exists()
 
@@ -199,7 +199,7 @@ def test_stopped_after_any_job_and_run_again_it_has_the_same_bytes(home, format)
         whole = bytes_of(undisturbed)
         shards = {name: data for name, data in bytes_of(target).items() if name.startswith(("data/", "README"))}
         assert len(shards) == done and all(whole[name] == data for name, data in shards.items())
-    with pytest.raises(FileExistsError, match="the export of other documents"):
+    with pytest.raises(FileExistsError, match="an export of other documents"):
         run(home, recipe(home / "raw", str(target), "jsonl" if format == "parquet" else "parquet"))
     run(home, given, Refusing(5))
     assert bytes_of(target) == bytes_of(undisturbed)
@@ -226,7 +226,7 @@ def test_into_an_object_store_it_has_the_same_bytes(home, s3):
     for name, data in bytes_of(local).items():
         assert files.read_bytes(f"s3://crawl/out/{name}") == data
     files.write_bytes("s3://crawl/other/file", b"x")
-    with pytest.raises(FileExistsError, match="s3://crawl/other, which holds files that are no export"):
+    with pytest.raises(FileExistsError, match="s3://crawl/other, which contains other files"):
         run(home, recipe(home / "raw", "s3://crawl/other"))
 
 

@@ -86,7 +86,7 @@ def test_a_wiped_out_source_is_named_with_its_figures(made, caplog):
     }
     assert gone[WIPED] == 190 and others / (SOURCES - 1) / DOCUMENTS == pytest.approx(0.2, abs=0.01)
     said = (
-        "the source s3 lost 95.0% of its 200 documents, and its like 20.0% (9 other sources); `where` "
+        "the source s3 lost 95.0% of its 200 documents, compared with 20.0% for 9 other sources; `where` "
         "dropped most of them, 180: see `gristmill explain show dropped --rule where`"
     )
     assert said in [record.message for record in caplog.records]
@@ -98,7 +98,7 @@ def test_the_page_of_the_run_has_them(made):
     report = finished(load(recipe(folder / "raw")), MachineSettings(home=str(folder / "home")))
     assert report.lost_groups == found["groups"]
     page = run_page.page(report)
-    assert "Groups that lost far more than their like" in page and f"source s{WIPED}</bdi>" in page
+    assert "Groups that lost far more than comparable groups" in page and f"source s{WIPED}</bdi>" in page
     silent = load(recipe(folder / "raw", group_losses={"then": "ignore"}))
     assert finished(silent, MachineSettings(home=str(folder / "home"))).lost_groups == []
 
@@ -217,5 +217,7 @@ def test_many_groups_are_counted_and_the_largest_are_named(tmp_path):
     hosts = {f"w{n:02d}": (0, 400 + n) for n in range(30)} | {f"h{n}": (350 + n % 40, 50) for n in range(300)}
     found = judged(tmp_path, {"host": hosts})
     lines = sentences(found)
-    assert found["found"] == 30 and len(lines) == 21 and lines[-1] == "10 more groups lost as much more than their like"
+    assert (
+        found["found"] == 30 and len(lines) == 21 and lines[-1] == "10 more groups lost far more than comparable groups"
+    )
     assert found["groups"][0]["group"] == "w29"

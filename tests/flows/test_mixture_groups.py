@@ -29,13 +29,16 @@ def recipe(folder, *by, columns=("topic", "doc-type"), **mixture) -> dict:
             "case when langage = 'en' then 'a' else 'b' end",
             "groups documents by langage, which no step measures; did you mean `lang",
         ),
-        ("'a' if language = 'en' else 'b'", "which is not a column and no expression: .* write `case when test then a"),
+        (
+            "'a' if language = 'en' else 'b'",
+            "which is neither a column nor a valid expression: .* write `case when test then a",
+        ),
         ("case when characters > 'x' then 'a' else 'b' end", "Could not convert string 'x' to INT64"),
         ("case when language = 'en' then language else 1 end", "Cannot mix values of type"),
-        ("gopher_quality_alpha_words", "whose values are numbers: give its edges or quantiles, or cast them"),
-        ("characters / 2", "whose values are numbers: give its edges or quantiles, or cast them"),
-        ({"column": "lower(language)", "quantiles": 3}, "a text, which has no ranges"),
-        ("date::timestamptz", "a time: make it a text or a whole number"),
+        ("gopher_quality_alpha_words", "whose values are numbers; add its edges or quantiles, or cast them"),
+        ("characters / 2", "whose values are numbers; add its edges or quantiles, or cast them"),
+        ({"column": "lower(language)", "quantiles": 3}, "a text, which cannot be cut into ranges"),
+        ("date::timestamptz", "a time; convert it to text or a whole number"),
     ],
 )
 def test_check_says_what_makes_no_groups(tmp_path, by, said):

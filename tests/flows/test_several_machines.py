@@ -124,7 +124,7 @@ def test_machines_share_an_object_store_and_nothing_else(runs, recipe, s3, tmp_p
 
     shutil.rmtree(tmp_path / "local-1")
     first, log = started(0, "run", path)
-    found = until(lambda: re.search(r"join by: gristmill train join (\S+)", log.read_text()), first, log)
+    found = until(lambda: re.search(r"run there: gristmill train join (\S+)", log.read_text()), first, log)
     second, said = started(1, "train", "join", found[1])
     assert (first.wait(600), second.wait(600)) == (0, 0), log.read_text() + said.read_text()
     assert "resuming from" in log.read_text()

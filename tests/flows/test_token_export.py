@@ -83,7 +83,7 @@ def test_another_objective_is_refused(made, tmp_path):
     other.write_text(yaml.safe_dump(given))
     done = run((other, *made[1:]), "--for", "mosaic", "--to", str(tmp_path / "out"))
     assert done.exit_code == 1
-    assert "prefix_lm, whose samples are made while training reads" in f"{done.output} {done.exception}"
+    assert "prefix_lm, whose samples are created during training" in f"{done.output} {done.exception}"
 
 
 def test_the_command_knows_the_trainers_that_there_are():

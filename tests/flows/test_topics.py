@@ -135,14 +135,14 @@ def test_lines_of_one_page_are_in_one_half(tmp_path):
     texts = found("bare.jsonl", "jsonl")
     assert texts["folds_by"] == "text" and texts["roc_auc"] > 0.9, "the plant"
     assert 0.3 < found("bare.jsonl", "jsonl", "site")["roc_auc"] < 0.7
-    with pytest.raises(ValueError, match="has no host; name another key by --group-column"):
+    with pytest.raises(ValueError, match="has no host; choose another key with --group-column"):
         found("bare.jsonl", "jsonl", "host")
 
 
 def test_a_label_with_one_example_is_named(tmp_path):
     given = [*rows(30), {"text": "one alone", "label": "rare"}]
     (tmp_path / "l.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in given))
-    with pytest.raises(ValueError, match="learn from .* 0 rare.*leave a label out"):
+    with pytest.raises(ValueError, match="trained on .* 0 rare.*remove a label"):
         classifier.from_labels(
             str(tmp_path / "m.bin"), "jsonl", [str(tmp_path / "l.jsonl")], (), SMALL, "text", "label"
         )
@@ -181,7 +181,7 @@ def test_a_step_that_reads_texts_otherwise_is_refused(trained, tmp_path):
     assert "write `lowercase: true`" in wrong(Topic(model=topics, characters=400))
     assert "write `characters: 400`" in wrong(Toxicity(model=toxic, label="toxic", lowercase=True))
     found = wrong(Topic(model=topics, **same, drop=("sport",)))
-    assert "no topic sport; name some of" in found and "sports" in found and "in `drop`" in found
+    assert "no topic sport; use some of" in found and "sports" in found and "in `drop`" in found
     broken = tmp_path / "broken.bin"
     broken.write_bytes((folder / "topics.bin").read_bytes()[:-1])
     assert "is not a valid fastText model" in wrong(Topic(model=str(broken)))

@@ -73,7 +73,7 @@ def test_nanogpt_has_the_samples_in_order(exported):
 
 
 def test_nanogpt_refuses_ids_that_it_cannot_read(exports, tmp_path):
-    with pytest.raises(ValueError, match="nanoGPT reads uint16 ids alone"):
+    with pytest.raises(ValueError, match="nanoGPT reads only uint16 ids"):
         write_export(exports["wide"], "nanogpt", str(tmp_path / "out"))
     assert not (tmp_path / "out").exists()
 
@@ -330,10 +330,10 @@ def test_a_run_that_was_stopped_goes_on(exports, tmp_path):
 
 def test_a_folder_of_something_else_is_left_alone(exports, tmp_path):
     (tmp_path / "mine.txt").write_text("mine")
-    with pytest.raises(FileExistsError, match="holds files that are no export of tokens"):
+    with pytest.raises(FileExistsError, match="contains files that are not an export of tokens"):
         write_export(exports["shares"], "nanogpt", str(tmp_path))
     write_export(exports["shares"], "nanogpt", str(tmp_path / "out"))
-    with pytest.raises(FileExistsError, match="holds another export, of trainer nanogpt: name another folder"):
+    with pytest.raises(FileExistsError, match="has a different export, of trainer nanogpt: choose another folder"):
         write_export(exports["shares"], "mosaic", str(tmp_path / "out"))
 
 

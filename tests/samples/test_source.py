@@ -126,7 +126,7 @@ def test_a_pickle_does_not_open_another_manifest(tmp_path):
     data = pickle.dumps(SampleSource(write(tmp_path / "a"), SEQ_LEN, BATCH, SEED))
     (tmp_path / "a").rename(tmp_path / "b")
     write(tmp_path / "a", phases=False)
-    with pytest.raises(DamagedFileError, match="another than when the source was made"):
+    with pytest.raises(DamagedFileError, match="has changed since the source was made"):
         pickle.loads(data)
 
 
@@ -164,9 +164,9 @@ def test_damage_is_found_before_it_is_read(tmp_path):
 
 
 def test_a_run_that_the_tokens_do_not_fill_is_refused(manifest):
-    with pytest.raises(ValueError, match="its cap is"):
+    with pytest.raises(ValueError, match="its limit is"):
         SampleSource(manifest, SEQ_LEN, BATCH, SEED, steps=10 * STEPS)
-    with pytest.raises(ValueError, match="no step of"):
+    with pytest.raises(ValueError, match="not a whole number of steps of"):
         SampleSource(manifest, SEQ_LEN, 10**6, SEED)
 
 
@@ -238,7 +238,7 @@ def test_a_loader_of_torch_gives_each_rank_its_rows(source, trained, world, work
 
 
 def test_a_rank_without_rows_is_refused(source):
-    with pytest.raises(ValueError, match="rank 8 of 9 has no rows of batches of 8; take fewer ranks"):
+    with pytest.raises(ValueError, match="rank 8 of 9 has no rows of batches of 8; use fewer ranks"):
         RankBatches(source, 8, 9)
 
 

@@ -250,4 +250,4 @@ def test_join_says_where_the_run_is_to_begin(here, undisturbed):
     recipe = f"{here.machine('w1').home}/recipe.yaml"
     joined = here.gristmill("undisturbed", "w1", "train", "join", recipe, "--wait", "3", **here.training("w1"))
     assert joined.popen.wait(120) == 1
-    assert f"begin the run on node 0, whose home is {here.home('undisturbed')}, too" in joined.said()
+    assert f"start the run on node 0 first, whose home must also be {here.home('undisturbed')}" in joined.said()

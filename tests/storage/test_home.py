@@ -134,7 +134,7 @@ def test_an_empty_home_has_no_stages(tmp_path):
 def test_stages_of_a_format_that_cannot_be_read_are_named(tmp_path, caplog):
     written = Written(str(tmp_path))
     checked_json.write(str(tmp_path / "stages/rules-old/manifest.json"), {"stage": "rules", "format": 5})
-    with pytest.raises(layout.ManifestError, match="1 stages .* cannot be read, as rules-old: .* is of format 5"):
+    with pytest.raises(layout.ManifestError, match="1 stages .* cannot be read, such as rules-old: .* has format 5"):
         Home(written.address).check_readable()
     written.stage("documents", "d0")
     Home(written.address).check_readable()
@@ -161,4 +161,4 @@ def test_marks_of_jobs_are_compared_with_the_list_of_parts(tmp_path):
     first.write_bytes(contents[0])
     second.write_bytes(contents[1])
     layout.mark_done(folder, "encode", 2, {"record": {"tokens": 7}, "files": {}})
-    assert [damage.trouble for damage in verify(folder).damages] == ["is not what the list of parts says"]
+    assert [damage.trouble for damage in verify(folder).damages] == ["does not match the list of parts"]

@@ -57,7 +57,7 @@ def test_a_manifest_has_the_sums_and_the_digest_of_the_list_of_parts(made):
     assert written["counts"]["rows_in"] == 4 and written["counts"]["rows_out"] == 2
     assert [(s["step"], s["drops"]) for s in written["counts"]["steps"]] == [("x", {"short": 1}), ("y", {"short": 1})]
     assert written["parts"] == {"jobs": 2, "files": 2, "bytes": 14, "digest": written["parts"]["digest"]}
-    with pytest.raises(layout.ManifestError, match="parts.json is not what its manifest says"):
+    with pytest.raises(layout.ManifestError, match="parts.json does not match its manifest"):
         layout.parts(folder, written | {"parts": written["parts"] | {"digest": "0"}})
     assert layout.manifest(folder + "-elsewhere") is None
     assert not layout.parts(folder, layout.write_manifest(folder, {}, []))

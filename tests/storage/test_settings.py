@@ -43,7 +43,7 @@ class Outer(CheckedSettings):
     ],
 )
 def test_true_and_false_are_no_numbers(given):
-    with pytest.raises(ValidationError, match="true or false, as which YAML reads on, off, yes and no"):
+    with pytest.raises(ValidationError, match="true or false, which is how YAML reads on, off, yes and no"):
         Outer.model_validate(given)
 
 

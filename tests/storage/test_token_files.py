@@ -35,8 +35,8 @@ def test_ids_are_found(tmp_path, content, dtype, ids):
 @pytest.mark.parametrize(
     ("content", "trouble"),
     [
-        (b"", "0 bytes, which are no uint16 tokens"),
-        (b"abc", "3 bytes, which are no uint16 tokens"),
+        (b"", "0 bytes, which are not uint16 tokens"),
+        (b"abc", "3 bytes, which are not uint16 tokens"),
         (llm_c(20240520, 1, IDS, "H")[:-2], "1036 bytes, but 7 tokens take 1038"),
         (llm_c(20240520, 1, IDS, "H", count=-1), "but -1 tokens"),
         (llm_c(20240520, 2, IDS, "H"), "version 2 of llm.c's format"),

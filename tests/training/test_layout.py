@@ -25,7 +25,7 @@ def test_the_product_of_all_degrees_is_the_number_of_processes(replicas, shard, 
     if fitting:
         assert parallel.shards(processes) == fitting[0]
     else:
-        with pytest.raises(ValueError, match=f"{processes} processes; give others, or GRISTMILL_TRAINING_PROCESSES"):
+        with pytest.raises(ValueError, match=f"{processes} processes; change them, or GRISTMILL_TRAINING_PROCESSES"):
             parallel.shards(processes)
 
 

@@ -116,8 +116,8 @@ def commit_of(path: Path | str, names: dict[str, str] | None = None) -> Commit:
     ]
     if different:
         raise ValueError(
-            f"{path} is of another run: {'; '.join(different)}. Give this run an output directory of its "
-            "own, or its old settings and data"
+            f"{path} belongs to another run: {'; '.join(different)}. Use a different output directory for "
+            "this run, or its old settings and data"
         )
     return commit
 

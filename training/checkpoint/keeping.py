@@ -163,8 +163,8 @@ class Keeper:
         self.thread.shutdown()
         if error and kind is None:
             raise RuntimeError(
-                f"checkpoints could not be copied to {self.run.store}: {error}; they are in {self.run.out}: mend that "
-                "and run again"
+                f"checkpoints could not be copied to {self.run.store}: {error}; they are in {self.run.out}: "
+                "fix this and run again"
             ) from error
         if error:
             log.warning("checkpoints could not be copied to %s: %s", self.run.store, error)

@@ -76,7 +76,7 @@ def read_layout(path: Path) -> Metadata:
     except (ValueError, TypeError, LookupError, EOFError, AttributeError, OverflowError, RecursionError) as error:
         reason = f"it cannot be decoded ({type(error).__name__})"
     raise ValueError(
-        f"{path} is not the layout of a checkpoint: {reason}. Nothing of it was run; use another checkpoint"
+        f"{path} is not the layout of a checkpoint: {reason}. Nothing in it was executed; use another checkpoint"
     )
 
 
@@ -118,7 +118,7 @@ class _LayoutUnpickler(_PYTHON):
 
     def find_class(self, module: str, name: str) -> _Name:
         if (module, name) not in _KNOWN and not (module == "torch" and name in _DTYPES):
-            raise _LayoutError(f"it names {module}.{name}, which no layout does")
+            raise _LayoutError(f"it refers to {module}.{name}, which is not part of a layout")
         return _Name(name)
 
     def record_object(self) -> None:
@@ -126,14 +126,14 @@ class _LayoutUnpickler(_PYTHON):
         arguments = self.stack.pop()
         name = self.stack.pop()
         if not isinstance(name, _Name) or not isinstance(arguments, tuple):
-            raise _LayoutError("it calls what is not a class")
+            raise _LayoutError("it calls something that is not a class")
         self.stack.append(_Object(name, arguments))
 
     def record_state(self) -> None:
         """For BUILD."""
         state = self.stack.pop()
         if not isinstance(self.stack[-1], _Object):
-            raise _LayoutError("it gives a state to what is not an object")
+            raise _LayoutError("it gives a state to something that is not an object")
         self.stack[-1].state = state
 
     def refuse(self) -> NoReturn:
@@ -189,9 +189,9 @@ def _place(value: Any) -> _StorageInfo:
     state = _state(value, "_StorageInfo")
     name = _instance(state["relative_path"], str)
     if name in ("", ".", "..") or "/" in name or "\0" in name:
-        raise _LayoutError(f"it names the file {name!r}, which is not in its folder")
+        raise _LayoutError(f"it refers to the file {name!r}, which is not in its folder")
     if state.get("transform_descriptors"):
-        raise _LayoutError("its tensors are transformed, which ours are not")
+        raise _LayoutError("its tensors are transformed, unlike those that training writes")
     return _StorageInfo(name, _count(state["offset"]), _count(state["length"]))
 
 
@@ -204,7 +204,7 @@ def _size(value: Any) -> torch.Size:
 def _state(value: Any, name: str) -> dict[str, Any]:
     """The fields of an object that is said to be of a class."""
     if not isinstance(value, _Object) or value.name != name or value.arguments:
-        raise _LayoutError(f"it has another object in the place of {name}")
+        raise _LayoutError(f"it has another object instead of {name}")
     return _instance(value.state, dict)
 
 

@@ -66,7 +66,7 @@ def heldout_windows(manifest: TrainingManifest, seq_len: int, eval_tokens: int) 
         total = -(-(len(tokens) - 1) // seq_len)
         if not total:
             raise ValueError(
-                f"held-out source {heldout.name!r} has {len(tokens)} token, it needs two; hold out more of it"
+                f"held-out source {heldout.name!r} has {len(tokens)} token, but needs two; hold out more of it"
             )
         window_count = total if heldout.digest else min(total, max(1, eval_tokens // seq_len))
         for turn in range(window_count):
@@ -318,8 +318,8 @@ def document_ends(tokens: Tokens, heldout: SourceShards, end_of_text: int) -> np
     ends_of_documents = np.concatenate(ends)
     if not len(ends_of_documents) or ends_of_documents[-1] != len(tokens):
         raise ValueError(
-            f"held-out source {heldout.name!r}: {heldout.shards[-1].path} does not end with the end-of-text token "
-            f"{end_of_text}; make its token shards again"
+            f"held-out source {heldout.name!r}: {heldout.shards[-1].path} does not end with the end-of-text "
+            f"token {end_of_text}; make its token shards again"
         )
     return ends_of_documents
 

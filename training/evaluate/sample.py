@@ -80,8 +80,8 @@ def sample_text(
     tokens = load_tokenizer(tokenizer)
     if tokens.vocab_size != model.embed_tokens.num_embeddings:
         raise ValueError(
-            f"{tokenizer}: {tokens.vocab_size} tokens, the model has {model.embed_tokens.num_embeddings}; "
-            "sample with the tokenizer that made the training shards"
+            f"{tokenizer}: {tokens.vocab_size} tokens, but the model has "
+            f"{model.embed_tokens.num_embeddings}; sample with the tokenizer that made the training shards"
         )
     # Documents end with the end-of-text token, so after one the model is at the start of the next.
     start = [tokens.end_of_text, *tokens.encode(prompt)]

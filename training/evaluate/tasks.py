@@ -35,13 +35,13 @@ def write_lm_eval_tasks(names: Sequence[str], folder: Path) -> Path:
         from lm_eval.tasks import TaskManager
     except ImportError as error:
         raise ValueError(
-            f"--tasks {PREFIX}{','.join(names)} needs lm-evaluation-harness: pip install lm-eval, or name a folder of "
-            f"tasks ({error})"
+            f"--tasks {PREFIX}{','.join(names)} needs lm-evaluation-harness: pip install lm-eval, or give a "
+            f"folder of tasks ({error})"
         ) from None
     manager = TaskManager()
     for name in names:
         if name not in manager.all_subtasks:
-            raise ValueError(f"lm-eval has no task {name}; `lm_eval ls tasks` lists them, groups are not read")
+            raise ValueError(f"lm-eval has no task {name}; `lm_eval ls tasks` lists them, and groups are not supported")
         folder.mkdir(parents=True, exist_ok=True)
         lines = b"".join(orjson.dumps(row) + b"\n" for row in _rows(name, _load(manager, name)))
         temporary = folder / f".{name}.tmp"
@@ -55,14 +55,14 @@ def _load(manager: Any, name: str) -> Any:
         return manager.load_task_or_group([name])[name]
     except (ConnectionError, FileNotFoundError, OSError) as error:
         raise FileNotFoundError(
-            f"the data set of lm-eval's task {name} is in no local cache ({error}): run `lm_eval run --model dummy "
-            f"--tasks {name}` once where there is a network"
+            f"the data set of lm-eval's task {name} is not in a local cache ({error}): run `lm_eval run "
+            f"--model dummy --tasks {name}` once with network access"
         ) from None
 
 
 def _rows(name: str, task: Any) -> list[dict[str, Any]]:
     if task.OUTPUT_TYPE != "multiple_choice":
-        raise ValueError(f"lm-eval's task {name} is {task.OUTPUT_TYPE}; name one of multiple_choice")
+        raise ValueError(f"lm-eval's task {name} is {task.OUTPUT_TYPE}; use one that is multiple_choice")
     documents = task.test_docs() if task.has_test_docs() else task.validation_docs()
     rows = []
     for document in documents:
@@ -87,7 +87,9 @@ def _answer(name: str, task: Any, document: Any) -> int:
     if isinstance(answer, str):
         answer = task.doc_to_choice(document).index(answer)
     if isinstance(answer, bool) or not isinstance(answer, int):
-        raise ValueError(f"lm-eval's task {name} has {answer!r} as the right answer of an example; name one with one")
+        raise ValueError(
+            f"lm-eval's task {name} has {answer!r} as the right answer of an example; use a task with one right answer"
+        )
     return answer
 
 
@@ -144,7 +146,7 @@ def read_tasks(folder: Path) -> tuple[list[Task], list[str]]:
     """
     paths = sorted(Path(folder).glob("*.jsonl"))
     if not paths:
-        raise FileNotFoundError(f"{folder} has no *.jsonl file: name a folder with tasks, one file each")
+        raise FileNotFoundError(f"{folder} has no *.jsonl file: give a folder with one file per task")
     tasks, others = [], []
     for path in paths:
         try:
@@ -167,7 +169,7 @@ def read_task(path: Path) -> Task:
             try:
                 row = orjson.loads(line)
             except orjson.JSONDecodeError as error:
-                raise ValueError(f"{path}:{number}: is not valid JSON ({error}); mend or remove the line") from None
+                raise ValueError(f"{path}:{number}: is not valid JSON ({error}); fix or remove the line") from None
             if task_layout is None:
                 task_layout = _layout(path, row)
             examples.append(_example(task_layout, row, f"{path}:{number}"))
@@ -181,7 +183,7 @@ def _example(layout: _Layout, row: Any, where: str) -> Example:
         example = layout.read(row)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise ValueError(
-            f"{where}: cannot be read as {layout.fields} ({type(error).__name__}: {error}); mend or remove the line"
+            f"{where}: cannot be read as {layout.fields} ({type(error).__name__}: {error}); fix or remove the line"
         ) from None
     if not 0 <= example.answer < len(example.pairs):
         raise ValueError(
@@ -189,7 +191,7 @@ def _example(layout: _Layout, row: Any, where: str) -> Example:
             "or a set whose answers are published"
         )
     if any(not continuation.strip() for _, continuation in example.pairs):
-        raise ValueError(f"{where}: a choice is empty; mend or remove the line")
+        raise ValueError(f"{where}: a choice is empty; fix or remove the line")
     return example
 
 
@@ -279,7 +281,6 @@ def _layout(path: Path, row: Any) -> _Layout:
         if names.issuperset(layout.fields):
             return layout
     raise UnknownLayoutError(
-        f"{path.name} is not a known task: its fields are {', '.join(sorted(names)) or 'none'}; give "
-        f"`context`, `choices` "
-        "and `answer`, or `context` and `target`"
+        f"{path.name} is not a known task: its fields are {', '.join(sorted(names)) or 'none'}; give `context`, "
+        "`choices` and `answer`, or `context` and `target`"
     )

@@ -71,12 +71,12 @@ def model_card(
     """`recipe`: as YAML, empty where only the folder is known; `releases`: (distribution, release); `averages`: the
     checkpoints of whose weights these are the mean."""
     shape = run.model
-    mean = f"The weights are the mean of {', '.join(averages)}; the figures are those of the end of training."
+    mean = f"The weights are the mean of {', '.join(averages)}; the figures are from the end of training."
     lines = [
         "---",
         "library_name: transformers",
         "pipeline_tag: text-generation",
-        "# license: not filled in. Name the licence of the weights here before you publish them",
+        "# license: not filled in. Add the license of the weights here before you publish them",
         "---",
         "",
         f"# {name}",
@@ -84,7 +84,8 @@ def model_card(
         f"A decoder of {result['parameters']:,} parameters, trained by Gristmill on {result['tokens']:,} tokens. It "
         f"continues texts of up to {shape.seq_len:,} tokens. It was not tuned to follow instructions.",
         "",
-        "**Licence: not filled in.** Whoever publishes this folder names one here and as `license` in the header.",
+        "**License: not filled in.** Before you publish this folder, add a license here and as `license` in "
+        "the header.",
         "",
         "```python",
         "from transformers import AutoModelForCausalLM, AutoTokenizer",
@@ -108,7 +109,7 @@ def model_card(
                 ("tokens learned from", f"{result['tokens']:,}"),
                 ("steps", f"{result['steps']:,}"),
                 ("floating-point operations", f"{result['flops']:.3g}"),
-                ("loss on held-out text, nats a token", f"{result['heldout/loss']:.4f}"),
+                ("loss on held-out text, nats per token", f"{result['heldout/loss']:.4f}"),
                 ("bits per byte of held-out text", f"{result['heldout/bits_per_byte']:.4f}"),
                 ("bits per byte of the unigram model", f"{result['unigram/bits_per_byte']:.4f}"),
             ],
@@ -226,15 +227,15 @@ def _is_there(to: Path, identity: dict[str, str]) -> bool:
         return False
     there = to / MANIFEST
     if not there.is_file():
-        raise FileExistsError(f"{to} holds files that are no exported model: name another folder, or empty it")
+        raise FileExistsError(f"{to} contains files that are not an exported model: choose another folder, or empty it")
     try:
         manifest = checked_json.read(str(there))
     except DamagedFileError:
         raise FileExistsError(f"{there} is not what was written: remove {to} and export the model again") from None
     if manifest["model"] != identity:
         raise FileExistsError(
-            f"{to} holds another model, or this one with weights of another type or mean: name another folder, or "
-            "empty it"
+            f"{to} has another model, or this one with a different data type or average of weights: choose "
+            "another folder, or empty it"
         )
     return all(
         (to / name).is_file() and files.checksum(str(to / name)) == digest for name, digest in manifest["files"].items()
@@ -323,8 +324,8 @@ def shape_of(source: Path, data: TrainingManifest) -> ModelConfig:
     check_fits(source, config, key=KEY)
     if hub_config["vocab_size"] < data.vocab_size:
         raise ValueError(
-            f"{source / CONFIG} has a vocab_size of {hub_config['vocab_size']:,}, and the recipe's tokenizer has "
-            f"{data.vocab_size:,}: the model was not trained on this recipe's tokens; name another folder"
+            f"{source / CONFIG} has a vocab_size of {hub_config['vocab_size']:,}, but the recipe's tokenizer "
+            f"has {data.vocab_size:,}: the model was not trained on this recipe's tokens; use another folder"
         )
     _check_tokenizer(source, data)
     return config
@@ -384,10 +385,10 @@ def _check_tokenizer(source: Path, data: TrainingManifest) -> None:
     trained = load_tokenizer(ours)
     [path, *_] = sorted(there, key=lambda one: one.suffix != ".json")
     if path.suffix == ".json" and isinstance(trained, SentencePieceTokenizer):
-        with opening(f"{path}", "tokenizer of the recipe's", "put the recipe's tokenizer there, or take it out"):
+        with opening(f"{path}", "tokenizer of the recipe's", "put the recipe's tokenizer there, or remove it"):
             check_same_ids(trained, json.loads(path.read_bytes()), heldout_texts(data, trained))
         return
     raise ValueError(
-        f"{path} is another tokenizer than the recipe's, {ours.name}: bits of its tokens cannot be compared by "
-        "document; put the recipe's tokenizer there, or import the losses alone, without --model"
+        f"{path} differs from the recipe's tokenizer, {ours.name}: bits of its tokens cannot be compared by "
+        "document; put the recipe's tokenizer there, or import only the losses, without --model"
     )

@@ -1,13 +1,13 @@
 """A SentencePiece model as Hugging Face's tokenizer.json, which gives the same ids.
 
-BPE: SentencePiece merges, of all neighbours that are a piece together, those of the highest score, the leftmost first;
+BPE: SentencePiece merges, of all neighbors that are a piece together, those of the highest score, the leftmost first;
 `tokenizers` merges listed pairs in the order of the list. So each way of cutting a piece into two is a pair, in the
 order of the pieces' scores. Unigram: pieces with their scores; names of control tokens and of bytes, which
 SentencePiece does not find in a text, get a score that no text chooses. Where two ways to cut a text are as likely, as
 for a run of one character, `tokenizers` rounds otherwise and may take the other: such a model is not exported.
 
 Spaces are spaces here: no `▁` stands for them, so a literal one falls back to bytes, as in
-`gristmill.storage.tokenizer_files`. There is no normaliser and no pre-tokeniser, as the SentencePiece model has
+`gristmill.storage.tokenizer_files`. There is no normalizer and no pre-tokenizer, as the SentencePiece model has
 none.
 
 Format: https://huggingface.co/docs/tokenizers, the models BPE and Unigram with byte fallback.
@@ -30,7 +30,7 @@ def tokenizer_json(tokenizer: SentencePieceTokenizer) -> dict[str, Any]:
     processor, size = tokenizer.processor, tokenizer.vocab_size
     if tokenizer.decode(tokenizer.encode(" a  b ")) != " a  b " or tokenizer.begins_with_a_space:
         raise ValueError(
-            "the SentencePiece model changes white space, which no tokenizer.json is written for; train one"
+            "the SentencePiece model changes white space, which tokenizer.json cannot express; train a tokenizer"
         )
     symbols = {i for i, name in enumerate(tokenizer.names) if name in tokenizer.symbols}
     odd = {i for i in range(size) if processor.is_byte(i) or processor.is_unused(i)} | tokenizer.special | symbols

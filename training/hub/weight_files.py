@@ -40,7 +40,9 @@ def weight_files(folder: Path, key: str = KEY) -> list[Path]:
         with opening(f"{folder / INDEX}", "index of safetensors", _FIX):
             names = {str(name) for name in json.loads((folder / INDEX).read_bytes())["weight_map"].values()}
         if strange := sorted(name for name in names if Path(name).name != name or not name.endswith(".safetensors")):
-            raise ValueError(f"{folder / INDEX} names {strange[0]}, which is no *.safetensors file beside it; mend it")
+            raise ValueError(
+                f"{folder / INDEX} has {strange[0]}, which is not a *.safetensors file in the same folder; fix it"
+            )
     if missing := sorted(name for name in (*names, CONFIG) if not (folder / name).is_file()):
         raise FileNotFoundError(
             f"{key} is {folder}, which has no {missing[0]}; give a folder with {CONFIG}, {WEIGHTS} and "
@@ -63,10 +65,10 @@ def read_config(folder: Path) -> dict[str, Any]:
         size = hub_config.get(name)
         if not isinstance(size, int) or isinstance(size, bool) or size < 1:
             what = f"has {name} {size!r:.60}" if name in hub_config else f"has no {name}"
-            raise ValueError(f"{path} {what}, where a model has a number above 0; {_FIX}")
+            raise ValueError(f"{path} {what}, but a model needs a number above 0; {_FIX}")
     for name in ("rope_parameters", "rope_scaling"):
         if not isinstance(hub_config.get(name) or {}, dict):
-            raise ValueError(f"{path} has {name} {hub_config[name]!r:.60}, which is not an object of JSON; {_FIX}")
+            raise ValueError(f"{path} has {name} {hub_config[name]!r:.60}, which is not a JSON object; {_FIX}")
     return hub_config
 
 
@@ -76,8 +78,8 @@ def tokenizer_file(folder: Path) -> Path:
         if (path := Path(folder) / name).is_file():
             return path
     raise FileNotFoundError(
-        f"{KEY} is {folder}, which has no {' and no '.join(TOKENIZERS)}, by which texts become its "
-        "tokens; give a folder that `gristmill export model` wrote"
+        f"{KEY} is {folder}, which has no {' and no '.join(TOKENIZERS)} to tokenize texts with; give a "
+        "folder that `gristmill export model` wrote"
     )
 
 
@@ -92,8 +94,8 @@ def check_fits(folder: Path, config: ModelConfig, vocab_size: int | None = None,
     for name, ours, theirs in _settings(config, hub_config, key):
         if ours != theirs:
             raise ValueError(
-                f"{key} is {folder}, whose {CONFIG} gives {theirs} for {name}, and the recipe has {ours}; "
-                f"set {name}: {json.dumps(theirs)}, or name other weights"
+                f"{key} is {folder}, whose {CONFIG} has {theirs} for {name}, but the recipe has {ours}; set "
+                f"{name}: {json.dumps(theirs)}, or use other weights"
             )
     for name, expected_value in (
         ("hidden_act", "silu"),
@@ -103,8 +105,8 @@ def check_fits(folder: Path, config: ModelConfig, vocab_size: int | None = None,
     ):
         if hub_config.get(name, expected_value) != expected_value:
             raise ValueError(
-                f"{key} is {folder}, whose {CONFIG} has {name} {hub_config[name]}, which the decoder here "
-                "does not compute; name other weights"
+                f"{key} is {folder}, whose {CONFIG} has {name} {hub_config[name]}, which this decoder does "
+                "not support; use other weights"
             )
     file_shapes = _shapes(files)
     vocab_size = vocab_size or hub_config["vocab_size"]
@@ -114,14 +116,14 @@ def check_fits(folder: Path, config: ModelConfig, vocab_size: int | None = None,
     if other := sorted(file_shapes.keys() ^ expected.keys()):
         what = "lack" if other[0] in expected else "have"
         raise ValueError(
-            f"{key} is {folder}, whose weights {what} {other[0]}, against the recipe's `model`; change "
-            "the recipe's `model`, or name other weights"
+            f"{key} is {folder}, whose weights {what} {other[0]}, unlike the recipe's `model`; change the "
+            "recipe's `model`, or use other weights"
         )
     for name, shape in expected.items():
         if file_shapes[name] != shape:
             raise ValueError(
-                f"{key} is {folder}, whose {name} is {list(file_shapes[name])}, where `model` and the "
-                f"vocabulary of {vocab_size} ask for {list(shape)}; change `model`, or name other weights"
+                f"{key} is {folder}, whose {name} is {list(file_shapes[name])}, but `model` and the "
+                f"vocabulary of {vocab_size} require {list(shape)}; change `model`, or use other weights"
             )
 
 
@@ -131,8 +133,8 @@ def _settings(config: ModelConfig, hub_config: dict[str, Any], key: str) -> Iter
     rope = hub_config.get("rope_parameters") or {}
     if rope.get("rope_type", "default") != "default":
         raise ValueError(
-            f"{key} has weights with rope_type {rope['rope_type']}, which the decoder here does not "
-            "compute; name other weights"
+            f"{key} has weights with rope_type {rope['rope_type']}, which this decoder does not support; use "
+            "other weights"
         )
     yield "model.dim", config.dim, hub_config["hidden_size"]
     yield "model.layers", config.layers, hub_config["num_hidden_layers"]

@@ -84,8 +84,8 @@ def model_config(hub_config: dict[str, Any]) -> ModelConfig:
     dim, heads = hub_config["hidden_size"], hub_config["num_attention_heads"]
     if hub_config.get("head_dim", dim // heads) != dim // heads:
         raise ValueError(
-            f"config.json has head_dim {hub_config['head_dim']}, which the decoder here does not compute: its heads "
-            f"are of hidden_size / num_attention_heads, {dim // heads}; name another model"
+            f"config.json has head_dim {hub_config['head_dim']}, but this decoder only supports hidden_size "
+            f"/ num_attention_heads, {dim // heads}; use another model"
         )
     rope = hub_config.get("rope_parameters") or {}
     return ModelConfig(
@@ -167,8 +167,8 @@ def load_initial_weights(model: Decoder, run: RunConfig, manifest: TrainingManif
     mine = [name for name in read if files.checksum(str(paths[name])) != digests.get(name)]
     if wrong := sorted(name for some in all_gather(mine) for name in some):
         raise ValueError(
-            f"training.init_from is {folder}, whose {wrong[0]} is another than when the run was planned; put it back, "
-            "or run the recipe again"
+            f"training.init_from is {folder}, whose {wrong[0]} has changed since the run was planned; "
+            "restore it, or run the recipe again"
         )
     parameters = dict(model.named_parameters())
     with torch.no_grad():
@@ -216,8 +216,8 @@ class SavedModel:
                 path = self.folder / name
                 if not path.is_file() or files.checksum(str(path)) != digest:
                     raise DamagedFileError(
-                        f"{path} is not what was exported; run `gristmill export model RECIPE --to {self.folder}` "
-                        "again, which mends it"
+                        f"{path} differs from the export; run `gristmill export model RECIPE --to "
+                        f"{self.folder}` again to repair it"
                     )
         return load_model(self.folder)
 
@@ -261,8 +261,8 @@ def open_model(folder: Path, data: Path | None = None) -> SavedModel:
         path = data or run.data
         if not path.exists():
             raise FileNotFoundError(
-                f"{out / RUN} names the data {path}, which do not exist: put them back, or name the recipe in "
-                "place of the folder, in the home that has them"
+                f"{out / RUN} refers to the data {path}, which do not exist: restore them, or give the "
+                "recipe instead of the folder, in the home that has them"
             )
         manifest = load_training_manifest(path)
         tokenizer = RecordedFile(str(manifest.tokenizer.path), manifest.tokenizer.digest)
@@ -272,7 +272,7 @@ def open_model(folder: Path, data: Path | None = None) -> SavedModel:
         name = next(name for name in TOKENIZERS if name in recorded)
         return SavedModel(folder, out, report, RecordedFile(str(folder / name), recorded[name]))
     raise ValueError(
-        f"{folder} holds no trained model: name a recipe, the folder of a finished training run ({RUN}, {RESULT}), one "
+        f"{folder} has no trained model: give a recipe, the folder of a finished training run ({RUN}, {RESULT}), one "
         f"of its checkpoints ({COMMIT}), or a folder that `gristmill export model` wrote ({MANIFEST})"
     )
 

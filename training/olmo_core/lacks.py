@@ -24,31 +24,41 @@ def _gristmill(parallel: Parallel) -> Iterator[Lack]:
     for name in ("tensor", "context", "pipeline"):
         if (degree := getattr(parallel, name)) > 1:
             remedy = "set it to 1" if name == "pipeline" else "set it to 1, or set training.engine: olmo_core"
-            yield ("training", "parallel", name), f"is {degree}, which the engine gristmill lacks; {remedy}"
+            yield ("training", "parallel", name), f"is {degree}, which the engine gristmill does not support; {remedy}"
 
 
 def _olmo_core(model: ModelConfig, training: TrainingConfig) -> Iterator[Lack]:
     """What neither OLMo-core's Transformer nor what it is wrapped in here has."""
     for path, value, plain, why in (
-        (("model", "logit_softcap"), model.logit_softcap, None, "which the output of the engine olmo_core lacks"),
+        (
+            ("model", "logit_softcap"),
+            model.logit_softcap,
+            None,
+            "which the output of the engine olmo_core does not support",
+        ),
         (
             ("training", "document_mask"),
             training.document_mask,
             False,
-            "which the engine olmo_core lacks with torch's attention",
+            "which the engine olmo_core does not support with torch's attention",
         ),
-        (("training", "loss_chunks"), training.loss_chunks, 1, "which the loss of the engine olmo_core lacks"),
+        (
+            ("training", "loss_chunks"),
+            training.loss_chunks,
+            1,
+            "which the loss of the engine olmo_core does not support",
+        ),
         (
             ("training", "reshard_after_forward"),
             training.reshard_after_forward,
             True,
-            "which the layouts of the engine olmo_core lack",
+            "which the layouts of the engine olmo_core do not support",
         ),
         (
             ("training", "parallel", "pipeline"),
             training.parallel.pipeline,
             1,
-            "which is not handed over to the engine olmo_core, whose schedules have a step of their own",
+            "which is not supported with the engine olmo_core, whose schedules run their own training step",
         ),
     ):
         if value != plain:
@@ -57,13 +67,13 @@ def _olmo_core(model: ModelConfig, training: TrainingConfig) -> Iterator[Lack]:
     if training.precision == "fp16":
         yield (
             ("training", "precision"),
-            "is fp16, whose scaled loss the engine olmo_core lacks; set it to bf16 or fp32, or set training.engine: "
-            "gristmill",
+            "is fp16, but the engine olmo_core does not scale losses; set it to bf16 or fp32, or set "
+            "training.engine: gristmill",
         )
     if training.optimizer == "muon" and training.parallel.tensor > 1:
         yield (
             ("training", "optimizer"),
-            f"is muon, which makes whole matrices of whole rows, and training.parallel.tensor is "
+            "is muon, which needs whole matrices, but training.parallel.tensor is "
             f"{training.parallel.tensor}; set optimizer: adamw, or tensor: 1",
         )
 
@@ -75,9 +85,9 @@ def _half_in_fp8(model: ModelConfig, training: TrainingConfig) -> Iterator[Lack]
     if least is not None and training.parallel.tensor > 1 and any(s < least or s % FP8_MULTIPLE for s in sides):
         yield (
             ("training", "fp8_min_dim"),
-            f"is {least}, and with training.parallel.tensor {training.parallel.tensor} the engine olmo_core needs all "
-            f"matrices of blocks in fp8, whose sides are {model.dim}, {narrow} and {model.ffn_dim}; give at most the "
-            f"smallest, and multiples of {FP8_MULTIPLE}, or set it to null",
+            f"is {least}, but with training.parallel.tensor {training.parallel.tensor}, the engine olmo_core "
+            f"needs all matrices of blocks in fp8, whose sides are {model.dim}, {narrow} and "
+            f"{model.ffn_dim}; use at most the smallest, and multiples of {FP8_MULTIPLE}, or set it to null",
         )
 
 
@@ -98,7 +108,7 @@ def _undivided(model: ModelConfig, parallel: Parallel) -> Iterator[Lack]:
         if value % degree:
             yield (
                 ("training", "parallel", name),
-                f"{parts}, and model.{size} is {value}, which is not a multiple of {degree}; give others",
+                f"{parts}, but model.{size} is {value}, which is not a multiple of {degree}; change one of them",
             )
 
 

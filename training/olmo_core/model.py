@@ -74,8 +74,8 @@ def olmo_world(device: torch.device, training: TrainingConfig) -> World:
     if device.type == "cpu" and context not in (1, size):
         # torch.distributed.nn.functional.all_to_all of torch 2.13 takes numbers in a group for those of all ranks there
         raise ValueError(
-            f"training.parallel.context is {context} of {size} processes, and on CPUs torch exchanges heads among all "
-            f"of them alone; give context {size} or 1, or train on GPUs"
+            f"training.parallel.context is {context} of {size} processes, but on CPUs torch exchanges heads "
+            f"only among all of them; use context {size} or 1, or train on GPUs"
         )
     mesh = build_world_mesh(
         dp=data_parallel(training, device, size),
@@ -197,8 +197,8 @@ def float8(transformer: Transformer, training: TrainingConfig, device: torch.dev
         return None
     if device.type == "cpu" and training.parallel.tensor > 1:
         raise ValueError(
-            f"training.fp8_min_dim is {least}, and CPUs send no fp8, as training.parallel.tensor "
-            f"{training.parallel.tensor} needs; set it to null, or train on GPUs"
+            f"training.fp8_min_dim is {least}, but CPUs cannot send fp8, as training.parallel.tensor "
+            f"{training.parallel.tensor} requires; set it to null, or train on GPUs"
         )
     linear = {n: m for n, m in transformer.blocks.named_modules(prefix="blocks") if isinstance(m, nn.Linear)}
     return Float8Config(
@@ -215,7 +215,7 @@ def olmo_model(config: ModelConfig, training: TrainingConfig, vocab_size: int, w
     cuda = world.device.type == "cuda"
     if training.compile and not cuda:
         raise ValueError(
-            "training.compile is true, and training.engine olmo_core compiles on GPUs alone; set it to null"
+            "training.compile is true, but training.engine olmo_core only compiles on GPUs; set it to null"
         )
     tensor, context = tensor_parallel(training), context_parallel(training)
     mode = RECOMPUTE.get(training.recompute)

@@ -55,7 +55,7 @@ def offered(run: RunConfig, folder: str, say: Callable[[str], None]) -> Iterator
     offer = Offer(run=run.model_copy(update={"tracking": None}), mixture=run.data.parent.name, given=digests)
     address = files.join(folder, JOIN)
     checked_json.write(address, offer.model_dump(mode="json"))
-    say(f"waiting for the other machines, which join by: gristmill train join {redact_url(address)}")
+    say(f"waiting for the other machines; run there: gristmill train join {redact_url(address)}")
     try:
         yield
     finally:

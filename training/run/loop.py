@@ -140,7 +140,7 @@ def _train(run: RunConfig, world: World, stop: threading.Event, keeper: Keeper) 
     if saved and world.leads:
         log.info("resuming from %s", saved)
     if world.leads and training.batch <= (training.micro_batch if world.readers.size == 1 else 1):
-        log.info("no train/noise_scale for steps of one micro-batch in all; a smaller training.micro_batch shows noise")
+        log.info("train/noise_scale needs several micro-batches per step; lower training.micro_batch to measure it")
 
     tracker = None
     if world.leads:
@@ -181,8 +181,8 @@ def _agree(run: RunConfig, names: dict[str, str]) -> None:
     if others := [rank for rank, each in enumerate(every) if each != every[0]]:
         name = next(name for name, value in every[0].items() if every[others[0]].get(name) != value)
         raise ValueError(
-            f"rank {others[0]} has another {name} than rank 0: end the run, and start it on all machines again, with "
-            "one recipe and one release"
+            f"rank {others[0]} has a different {name} than rank 0: end the run, and start it on all machines "
+            "again, with the same recipe and release"
         )
 
 

@@ -67,7 +67,7 @@ class Recovery:
         assert self.run.replay is not None, "asked for by those who have one"
         replayed_events = read_events(self.run.replay)
         if any(event.what == "stop" for event in replayed_events):
-            raise ValueError(f"{self.run.replay}: that run was stopped by its guard, so there is no end to reproduce")
+            raise ValueError(f"{self.run.replay}: that run was stopped by its guard, so it has no end to reproduce")
         return replayed_events
 
     def forced(self, step: int) -> int | None:
@@ -115,8 +115,8 @@ class Recovery:
             if self.replayed is not None:
                 if step.verdict != self.forced(number):
                     raise FloatingPointError(
-                        f"step {number} is not finite (loss {step.loss}, gradient norm {step.grad_norm}), which was no "
-                        f"event of {self.run.replay}; look at the machine, or train without replay"
+                        f"step {number} is not finite (loss {step.loss}, gradient norm {step.grad_norm}), "
+                        f"but {self.run.replay} has no such event; check the machine, or train without replay"
                     )
             elif step.verdict and judges:
                 progress.events.append(_skip(number, step))

@@ -120,9 +120,8 @@ class JsonLines:
 
 def _damaged(path: Path) -> DamagedFileError:
     return DamagedFileError(
-        f"{path} is not what was written; remove it and run again, which continues without the metrics so "
-        f"far, or remove "
-        f"{path.parent} to train again"
+        f"{path} is not what was written; remove it and run again, which continues without the metrics so far, or "
+        f"remove {path.parent} to train again"
     )
 
 
@@ -212,7 +211,7 @@ class MlflowSender:
                     self.newest = None
                     if not self.failing:  # once, until it takes points again
                         message = redact_urls(" ".join(f"{type(error).__name__}: {error}".split()))[:300]
-                        log.warning("MLflow does not take points, which wait (%s); training continues", message)
+                        log.warning("MLflow does not accept points, which wait (%s); training continues", message)
                     self.failing = True
                     if last and attempt < 2:
                         time.sleep(1)

@@ -58,7 +58,7 @@ def read_events(path: Path) -> list[Event]:
         return [Event.model_validate_json(line) for line in lines if line.endswith("\n")]
     except ValidationError:
         raise DamagedFileError(
-            f"{path} is not what was written; remove {path.parent} to train again, or put the file back"
+            f"{path} is not what was written; remove {path.parent} to train again, or restore the file"
         ) from None
 
 
@@ -232,7 +232,7 @@ def cause(spike: Spike, data_excess: float, attention_logits: list[float]) -> st
 
 
 REMEDIES = {
-    "data window": "look at the sources and samples that {report} names",
+    "data window": "check the sources and samples in {report}",
     "structure": "set qk_norm, or lower learning_rate",
     "learning rate": "lower learning_rate, or lengthen warmup_steps",
 }
@@ -264,13 +264,13 @@ def sentence(stop: Event, events: list[Event], steps: int, report: str) -> str:
     remedy, figures = REMEDIES[why].format(report=report), stop.figures
     if stop.began is None:
         return (
-            f"after step {stop.step} of {steps} the loss is {figures['loss']:.3f}, no lower than the "
-            f"{figures['unigram_loss']:.3f} that the tokens' frequencies alone give; the likely cause is the {why} "
-            f"({figures['learning_rate']:.3g}): {remedy}; figures are in {report}"
+            f"after step {stop.step} of {steps}, the loss is {figures['loss']:.3f}, not lower than the "
+            f"{figures['unigram_loss']:.3f} of a unigram model; the likely cause is the {why} "
+            f"({figures['learning_rate']:.3g}): {remedy}; see the figures in {report}"
         )
     rollbacks = sum(event.what == "rollback" for event in events)
     return (
-        f"{described(stop)} from step {stop.began} of {steps} on, after {rollbacks} rollbacks (max_rollbacks); the "
-        f"likely cause is the {why} (learning rate {figures['learning_rate']:.3g}, gradient norm "
-        f"{figures.get('grad_norm', math.nan):.3g}): {remedy}; figures are in {report}"
+        f"{described(stop)} from step {stop.began} of {steps}, after {rollbacks} rollbacks (max_rollbacks); "
+        f"the likely cause is the {why} (learning rate {figures['learning_rate']:.3g}, gradient norm "
+        f"{figures.get('grad_norm', math.nan):.3g}): {remedy}; see the figures in {report}"
     )

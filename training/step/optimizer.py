@@ -92,7 +92,7 @@ def orthogonalized(updates: list[torch.Tensor], like: torch.Tensor) -> list[torc
 
 
 def orthogonal(matrix: torch.Tensor) -> torch.Tensor:
-    """Five Newton-Schulz iterations towards the nearest orthogonal matrix: the singular values of a matrix
+    """Five Newton-Schulz iterations toward the nearest orthogonal matrix: the singular values of a matrix
     become some .7 to 1.2, zero stays zero."""
     a, b, c = COEFFICIENTS
     tall = matrix.size(0) > matrix.size(1)

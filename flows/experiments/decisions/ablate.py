@@ -1,7 +1,7 @@
 """The flow `ablate`: what is a data decision worth? Recipes in, verdicts with intervals out."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -71,9 +71,9 @@ def seldom_met(compared: Arms, data: ComparisonData, pairs: int | None) -> Itera
         if expected < FEW * pairs:
             yield (
                 f"warning: {name} keeps the {pairs:,} pairs of copies that `{STEP}` finds, but a run reads "
-                f"{data.budget_tokens / tokens:.1%} of its tokens, where {expected:.1f} of these pairs are expected to "
-                f"meet: its verdict says little of duplicates. `--tokens {tokens}`, or a `--proxy` of so many tokens"
-                f"{alone} reads them all"
+                f"{data.budget_tokens / tokens:.1%} of its tokens, where {expected:.1f} of these pairs are "
+                "expected to occur together, so its verdict says little about duplicates. `--tokens "
+                f"{tokens}`, or a `--proxy` with as many tokens{alone} reads all of them"
             )
 
 
@@ -94,7 +94,7 @@ def publish_decision(report: DecisionReport) -> None:
         create_table_artifact(
             key=artifact_key(report.base, "attribution"),
             table=steps,
-            description=f"What the steps of {report.base} are worth: {report.title}",
+            description=f"Contribution of the steps of {report.base}: {report.title}",
         )
 
 
@@ -115,7 +115,7 @@ class _Clock:
     def __str__(self) -> str:
         whole = time.monotonic() - self.began
         own = whole - self.asked
-        return f"{duration(whole)}, of which {duration(own)} ({own / whole:.1%}) beside data and runs"
+        return f"{duration(whole)}, of which {duration(own)} ({own / whole:.1%}) were not spent on data and runs"
 
 
 @recorded_flow(name="ablate", flow_run_name=flow_run_name, persist_result=False)
@@ -150,10 +150,13 @@ def ablate(recipe: RecipeLike, options: DecisionOptions) -> DecisionReport:
         )
         copies = pairs_of_copies(context, data.arms[compared.base].corpus)
         pairs_met = None if copies is None else copies.result["pairs"]
-        for line in (*plan.lines(), *seldom_met(compared, data, pairs_met)):
+        limits = list(seldom_met(compared, data, pairs_met))
+        for line in (*plan.lines(), *limits):
             log.info("%s", line)
-        decided = _decided(context, plan, data, scored, clock)
+        decided = _decided(context, plan, data, scored, clock, limits)
         publish_decision(decided)
+        for line in limits:  # again, where the verdict is read
+            log.warning("%s", line)
         log.info("decided in %s", clock)
         return decided
 
@@ -187,8 +190,14 @@ def _data(context: RunContext, plan: Plan, options: DecisionOptions, tokenizer: 
 
 
 def _decided(
-    context: RunContext, plan: Plan, data: ComparisonData, tasks: DecisionTasks | None, clock: _Clock
+    context: RunContext,
+    plan: Plan,
+    data: ComparisonData,
+    tasks: DecisionTasks | None,
+    clock: _Clock,
+    limits: Sequence[str],
 ) -> DecisionReport:
+    """The decision. `limits`: sentences on what the budget cannot tell."""
     compared, proxy, protocol, evaluation = plan.arms, plan.proxy, plan.protocol, plan.evaluation
     log, tokens = get_run_logger(), data.budget_tokens
     base = compared.recipes[compared.base]
@@ -211,7 +220,7 @@ def _decided(
         held.confirm()
         figures = [runs.figures(request) for request, _ in results]
         tracking.log_runs(tracked, figures, {result.key: training_losses(result) for _, result in results}, datasets)
-        log.info("runs: %d done", len(runs.found))
+        log.info("runs: %d finished", len(runs.found))
 
     runs = ProxyRuns(context, proxy, data, evaluation, tasks, around, trained)
     identity = decision_id(protocol, evaluation, runs, list(compared.recipes), tokens, plan.bank)
@@ -224,12 +233,12 @@ def _decided(
     tracked = tracking.decision_run(context.settings, base.name, identity, params, datasets)
     with lease(folder, lambda text: log.info("%s", text)) as held, tracked:
         bank = None
-        announced = plan.announcement()
+        announced = " ".join([plan.announcement(), *limits])
         if plan.bank:
             numbers = protocol.pairs(0, plan.bank)
             wanted = requests(compared.base, numbers, protocol.learning_rates, tokens)
             if missing := runs.missing(wanted):
-                log.info("A/A bank: %d runs of %s, of which %d are trained now", len(wanted), compared.base, missing)
+                log.info("A/A bank: %d runs of %s, %d of them to train now", len(wanted), compared.base, missing)
             bank = calibrate(runs, evaluation, compared.base, numbers, protocol.learning_rates, tokens)
             by_bank = plan.by_bank(bank)
             announced = f"{announced} {by_bank}"

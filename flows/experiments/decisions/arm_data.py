@@ -169,9 +169,9 @@ def _halves(context: RunContext, name: str, arm: _Encoded, pairs: range) -> dict
         counted = counts[f"{pair}"]
         if empty := [source for source in arm.settings.weights if not counted[source]]:
             raise ValueError(
-                f"{name}: the half of the hosts that pair {pair} reads has nothing of the source "
-                f"{' and '.join(empty)}: to resample, a source needs many hosts; give its documents URLs or a column "
-                "`host`, or leave out --resample"
+                f"{name}: the half of the hosts that pair {pair} reads has no documents of the source "
+                f"{' and '.join(empty)}. Resampling requires sources with many hosts: add URLs or a column "
+                "`host` to its documents, or remove --resample"
             )
         settings = _mixture(name, arm.recipe, {source: counted[source] for source in arm.source_tokens})
         halves[pair] = replace(arm, source_tokens=counted, settings=settings)
@@ -195,8 +195,8 @@ def _tokenizer(
             characters[source] += record["steps"][-1]["characters_out"]
         if not any(characters.values()):
             raise NothingLeftError(
-                f"nothing is left of the sources of {recipe.name} beside the evaluation documents and what is like "
-                "them: give more documents"
+                f"the sources of {recipe.name} are empty without the evaluation documents and their "
+                "near-duplicates: add documents"
             )
         apart = "" if len(distinct) == 1 else f"{number}-"
         for source, count in characters.items():
@@ -233,14 +233,14 @@ def _mixture(name: str, recipe: Recipe, tokens: Mapping[str, int]) -> Mixture:
         settings = recipe.mixture
         if not settings.by_source or settings.phases or settings.tokens or settings.packing != "concatenate":
             raise ValueError(
-                f"{name}: mixtures are compared by the weights of their sources: take `by`, `rehydrate`, `phases`, "
-                "`tokens` and `packing` out of its `mixture`"
+                f"{name}: mixtures are compared by the weights of their sources: remove `by`, `rehydrate`, "
+                "`phases`, `tokens` and `packing` from its `mixture`"
             )
         weights = group_weights(settings, tokens) if settings.strategy != "weights" else settings.weights
     if empty := [source for source in weights if not tokens[source]] if weights else list(tokens):
         raise NothingLeftError(
-            f"{name}: no token is left of the source {' and '.join(empty)} once the evaluation documents and what is "
-            "like them are out: loosen the steps that drop its documents, or give it more"
+            f"{name}: the source {' and '.join(empty)} has no tokens without the evaluation documents and "
+            "their near-duplicates: loosen the steps that drop its documents, or add documents"
         )
     most = {} if recipe.mixture is None else {"max_epochs": recipe.mixture.max_epochs}
     return Mixture(weights=weights, **most)
@@ -254,15 +254,15 @@ def _budget(arms: Mapping[str, _Encoded], tokens: int, step_tokens: int, repeat:
     if not budget:
         raise ValueError(
             f"{least}: one step of training takes {step_tokens:,} tokens, but a run may take {wanted:,}, with "
-            f"{_listed(arms[least])} to read: give its sources more documents, or ask for a smaller batch or context"
+            f"{_listed(arms[least])} to read: add documents to its sources, or reduce the batch or the context"
         )
     for name, arm in arms.items():
         most = arm.settings.max_epochs * sum(arm.source_tokens[source] for source in arm.settings.weights)
         if most < budget:
             raise ValueError(
-                f"{name}: a run takes {budget:,} tokens, but the sources have {_listed(arm)}, which mixture.max_epochs "
-                f"{arm.settings.max_epochs:g} makes {most:,.0f}: ask for fewer tokens, raise mixture.max_epochs "
-                "or give more data"
+                f"{name}: a run takes {budget:,} tokens, but the sources have {_listed(arm)}, which is at "
+                f"most {most:,.0f} with mixture.max_epochs {arm.settings.max_epochs:g}: use fewer tokens, "
+                "raise mixture.max_epochs or add data"
             )
     return budget
 

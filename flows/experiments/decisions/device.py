@@ -76,8 +76,8 @@ def named(other: OtherDevice, proxy: ProxyConfig) -> Device:
     peak, devices = asked_sheet(other.device, other.mfu).flops, other.devices
     if devices < proxy.processes:
         raise ValueError(
-            f"--devices {devices}: a run of the proxy {proxy.name} has {proxy.processes} processes, with a device "
-            "each; give as many, or lower its `processes`"
+            f"--devices {devices}: a run of the proxy {proxy.name} has {proxy.processes} processes, with one "
+            "device each; give at least as many, or lower its `processes`"
         )
     description = f"{devices} {other.device} at {other.mfu:.0%} of the {peak / 1e12:,.1f} TFLOP/s of its data sheet"
     return Device(description, other.mfu * peak, devices // proxy.processes, devices, other.price)
@@ -99,7 +99,7 @@ def known(settings: MachineSettings, proxy: ProxyConfig) -> Device | None:
 
 def _device(settings: MachineSettings, proxy: ProxyConfig, path: Path, price: float) -> Device:
     rate = MeasuredRate.model_validate(checked_json.read(str(path)))
-    how = "at most, by products of matrices" if rate.bound else "measured"
+    how = "at most, measured with matrix products" if rate.bound else "measured"
     description = f"{rate.device} of this machine, {rate.flops / 1e9:,.1f} GFLOP/s {how}"
     return Device(description, rate.flops, at_once(settings, proxy.processes), len(gpus()) or 1, price, rate.bound)
 
@@ -126,8 +126,9 @@ def _measure(proxy: ProxyConfig) -> MeasuredRate:
             text=True,
         )
     if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["nothing was said"])[-1]
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise RuntimeError(
-            f"the rate of the proxy {proxy.name} on this machine cannot be measured: {last}; name a device by --device"
+            f"the speed of the proxy {proxy.name} on this machine cannot be measured: {last}; choose a "
+            "device with --device"
         )
     return MeasuredRate.model_validate_json(done.stdout.splitlines()[-1])

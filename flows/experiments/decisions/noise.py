@@ -37,13 +37,13 @@ Losses = dict[tuple[Arm, int, float], np.ndarray]  # bits of each document, by a
 class ProxyNoise(Settings):
     """The content of the file."""
 
-    provenance: str = Field(min_length=1, description="what was trained, in a few words after `recorded from`")
-    proxy: ProxyConfig = Field(description="to another proxy than this the file is of no use")
-    training_version: int = Field(1, ge=1, description="the version of the training that the runs were made with")
+    provenance: str = Field(min_length=1, description="short description of the training, used after `recorded from`")
+    proxy: ProxyConfig = Field(description="proxy of these runs; the file cannot be used for another proxy")
+    training_version: int = Field(1, ge=1, description="training version of these runs")
     tokens: int = Field(gt=0, description="target tokens of a run")
     documents: int = Field(gt=0, description="evaluation documents")
-    mixtures: int = Field(gt=0, description="data sets that were compared; 1: samples of one alone")
-    degrees: int = Field(gt=0, description="degrees of freedom of the variance of runs, at each learning rate")
+    mixtures: int = Field(gt=0, description="number of data sets compared; 1: samples of only one")
+    degrees: int = Field(gt=0, description="degrees of freedom of the variance between runs, at each learning rate")
     components: Components
 
 
@@ -59,11 +59,11 @@ def read_noise(source: Any, proxy: ProxyConfig) -> ProxyNoise | None:
     with opening(f"{noise}", "noise of a proxy", "fit it again, or remove it"):
         record = ProxyNoise.model_validate(orjson.loads(data))
     if _deciding(record.proxy) != _deciding(proxy):
-        raise ValueError(f"{noise} was fitted to runs of another proxy than {path} has; fit it again, or remove it")
+        raise ValueError(f"{noise} was fitted to runs of a different proxy than {path}; fit it again, or remove it")
     if record.training_version != TRAINING_VERSION:
         raise ValueError(
-            f"{noise} is stale: it was measured with version {record.training_version} of the training, and this is "
-            f"version {TRAINING_VERSION}; fit it again, or remove it"
+            f"{noise} is outdated: it was measured with training version {record.training_version}, but this "
+            f"is version {TRAINING_VERSION}; fit it again, or remove it"
         )
     return record
 
@@ -96,8 +96,8 @@ def fit_noise(home: str, proxy: ProxyConfig, provenance: str) -> ProxyNoise:
         blocks.append((fitted(bits, evaluation), (len(arms) - 1) * (len(pairs) - 1)))
     if not blocks:
         raise ValueError(
-            f"{home} has {len(losses)} runs of the proxy {proxy.name} on {tokens:,} tokens, but no two arms, or "
-            "samples of one, with two pairs in common: train an A/A bank first"
+            f"{home} has {len(losses)} runs of the proxy {proxy.name} on {tokens:,} tokens, but no two arms, "
+            "or samples of one arm, with two pairs in common: train an A/A bank first"
         )
     weights = [degrees for _, degrees in blocks]
 

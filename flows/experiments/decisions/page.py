@@ -51,7 +51,10 @@ def line(verdict: Verdict) -> str:
     if verdict.conditions is not None:
         judged.append(f"judged by {verdict.conditions.judge}")
     if verdict.effect is None or verdict.low is None or verdict.high is None:
-        return f"screened out: one run of each ranks it {verdict.rank} of {verdict.candidates}; there is no verdict"
+        return (
+            f"screened out: with one run of each candidate, it ranks {verdict.rank} of "
+            f"{verdict.candidates}; there is no verdict"
+        )
     if verdict.outcome == "identical":
         return "; ".join(["no difference: all losses are the same", *judged])
     half = (verdict.high - verdict.low) / 2
@@ -61,7 +64,7 @@ def line(verdict: Verdict) -> str:
     said = f"{verdict.outcome} by" if decided else f"{verdict.outcome}:"
     amount = f"{effect:.{digits}f} ± {half:.{digits}f} bits per byte"
     if verdict.worth is not None and verdict.worth.share is not None:
-        judged.insert(0, f"as much as {min(abs(verdict.worth.share), 10):.0%} of the tokens")
+        judged.insert(0, f"equivalent to {min(abs(verdict.worth.share), 10):.0%} of the tokens")
     return "; ".join([f"{said} {amount}", *judged])
 
 
@@ -84,13 +87,13 @@ def tables(report: "DecisionReport") -> Iterator[Table]:
 def steps(report: "DecisionReport") -> Table:
     """What each step is worth that was left out, and what it costs."""
     most = max((abs(each.documents) for each in report.attribution), default=1)
-    columns = ("step", "", "#worth, bits per byte|+.4f", "#interval|+.4f", "without it", "#documents it costs", "")
+    columns = ("step", "", "#worth, bits per byte|+.4f", "#interval|+.4f", "without it", "#documents it removes", "")
     rows = [
         (each.step, (each.low, each.worth, each.high), each.worth, (each.low, each.high), each.outcome, each.documents,
          bar(abs(each.documents), most), each.cpu_seconds)
         for each in report.attribution
     ]  # fmt: skip
-    title = f"What each step is worth: {report.title}"
+    title = f"Contribution of each step: {report.title}"
     return Table((*columns, "#CPU seconds it costs|,.1f"), _pictures(rows), title)
 
 
@@ -115,7 +118,7 @@ def screen(report: "DecisionReport") -> Table:
          one.signal / one.noise if one.noise else None, "; ".join(one.fails))
         for one in report.task_screen
     ]  # fmt: skip
-    title = f"Which tasks say something: {report.title}"
+    title = f"Informative tasks: {report.title}"
     return Table((*columns, "#signal / noise|.1f", "against it"), rows, title)
 
 
@@ -223,4 +226,4 @@ def curves(report: "DecisionReport") -> Markup:
             wanted = [np.mean(wanted, axis=0)]
         color = charts.SERIES[number % len(charts.SERIES)]
         layers += [Layer("line", curve[:, 0], curve[:, 1], color, "" if at else arm) for at, curve in enumerate(wanted)]
-    return charts.plot("training loss of the runs by step", Axis("step"), Axis("training loss, nats a token"), *layers)
+    return charts.plot("training loss of the runs by step", Axis("step"), Axis("loss, nats per token"), *layers)

@@ -70,15 +70,15 @@ def arms(
         candidates.append(variants.raw(base))
     if not candidates:
         raise ValueError(
-            f"nothing to compare {base.name} with: name a recipe by --against, a setting by --set or a step by "
-            "--without, or ask for --leave-one-out or --raw"
+            f"nothing to compare {base.name} with: add a recipe with --against, a setting with --set or a "
+            "step with --without, or use --leave-one-out or --raw"
         )
     recipes = {base.name: base}
     for candidate in candidates:
         if candidate.recipe == base:
-            raise ValueError(f"{candidate.label} is no other recipe than {base.name}: there is nothing to compare")
+            raise ValueError(f"{candidate.label} is the same recipe as {base.name}, so there is nothing to compare")
         if recipes.setdefault(candidate.label, candidate.recipe) != candidate.recipe:
-            raise ValueError(f"two of the recipes are called {candidate.label}: give one of them another `name`")
+            raise ValueError(f"two of the recipes have the name {candidate.label}: change the `name` of one")
     return Arms(base.name, recipes, steps, fixed)
 
 
@@ -165,18 +165,18 @@ class Plan:
         if self.noise is None or self.on_tasks:
             when = "after its A/A bank" if self.bank else "with its own pairs"
             return (
-                f"What effect this decision sees is known {when}: "
-                f"of the proxy {self.proxy.name} no noise was recorded{' on tasks' * self.on_tasks}. {trains}"
+                f"The detectable effect is known {when}: no noise was recorded for the proxy "
+                f"{self.proxy.name}{' on tasks' * self.on_tasks}. {trains}"
             )
         components, looks = self.noise.components, self.protocol.looks
         effect = sees(self.protocol, self.evaluation, len(self.arms.candidates), components, self.bank)
         of_bank = f", {self.bank} A/A pairs" if self.bank else ""
-        provided = "if runs and recipes differ as those recorded"
+        provided = "if runs and recipes differ as in the recorded runs"
         if self.noise.mixtures == 1:  # runs on one data set do not show how differently recipes act on documents
-            provided = "where candidates act alike on all documents, if runs differ as those recorded"
+            provided = "if candidates have the same effect on all documents and runs differ as in the recorded runs"
         return (
-            f"This decision sees an effect of {effect:.4f} bits per byte with probability {WANTED_POWER:g} ("
-            f"{looks[0]} to {looks[-1]} pairs, {len(self.protocol.learning_rates)} learning rates{of_bank}, "
+            f"This decision detects an effect of {effect:.4f} bits per byte with probability {WANTED_POWER:g} "
+            f"({looks[0]} to {looks[-1]} pairs, {len(self.protocol.learning_rates)} learning rates{of_bank}, "
             f"{judged_by(self.judged)}{'' if self.data else ' at most'}), {provided}{self._of_halves}: "
             f"{self.noise.provenance}, {self.noise.tokens:,} tokens each. {trains}"
         )
@@ -198,26 +198,25 @@ class Plan:
 
     @property
     def _of_halves(self) -> str:
-        return " and half of the hosts is as good as another half (unknown before the runs)" * self.protocol.resample
+        return " and both halves of the hosts are equally good (unknown before the runs)" * self.protocol.resample
 
     def by_bank(self, bank: Bank) -> str:
         """The smallest effect by the decision's own A/A bank."""
         effect = sees(self.protocol, self.evaluation, len(self.arms.candidates), bank)
         return (
-            f"By its own {len(bank.pairs)} A/A pairs it sees an effect of {effect:.4f} bits per byte, where candidates "
-            f"act alike on all documents{self._of_halves}."
+            f"With its own {len(bank.pairs)} A/A pairs, it detects an effect of {effect:.4f} bits per byte, "
+            f"if candidates have the same effect on all documents{self._of_halves}."
         )
 
     def lines(self) -> Iterator[str]:
         names = ", ".join(self.arms.candidates)
         yield f"decision: {self.arms.base} against {names}"
-        yield from (f"{step} cannot be left out: {reason}" for step, reason in self.arms.fixed.items())
+        yield from (f"{step} cannot be removed: {reason}" for step, reason in self.arms.fixed.items())
         rates = ", ".join(f"{rate:g}" for rate in self.protocol.learning_rates)
         looks = _listed(self.protocol.looks, "or")
         yield (
-            f"proxy: {self.proxy.name}, {parameters(self.proxy):,} parameters; each run {self.tokens:,} tokens"
-            f"{'' if self.data else ' at most'}; learning rates {rates}; after {looks} pairs a verdict may "
-            "fall"
+            f"proxy: {self.proxy.name}, {parameters(self.proxy):,} parameters; each run {self.tokens:,} "
+            f"tokens{'' if self.data else ' at most'}; learning rates {rates}; interim analyses after {looks} pairs"
         )
         count = len(self.arms.candidates)
         if (tested := self.protocol.tested(count)) < count:
@@ -225,20 +224,18 @@ class Plan:
         if self.data:
             yield from self._of_data(self.data)
         fewest, most = self.cost.runs
-        of_bank = (
-            f", {self.cost.bank_runs} of them for the A/A bank that says how much runs differ" if self.bank else ""
-        )
-        yield (f"runs: {fewest} to {most}{of_bank}; {self._time()}; those that the home has are not trained again")
+        of_bank = f", {self.cost.bank_runs} of them for the A/A bank, to measure their variance" if self.bank else ""
+        yield (f"runs: {fewest} to {most}{of_bank}; {self._time()}; runs that are already in the home are reused")
         if not self.fixed_tokens:
             yield (
-                "the tokens of a run follow from the recipe that has least text: another set of candidates may give "
-                "other runs; --tokens N fixes them, so that decisions share the runs of a recipe"
+                "the tokens of a run follow from the recipe with the least text, so a different set of candidates may "
+                "need different runs; --tokens N fixes them, so that decisions share the runs of a recipe"
             )
         yield self.announcement()
 
     def _time(self) -> str:
         if self.device is None:
-            return "how long they take on this machine is not known before `--plan` has measured it"
+            return "their time on this machine is unknown until `--plan` has measured it"
         time = time_of(self.device, self.proxy, self.tokens, self.cost.runs)
         least = "at least " if self.device.bound else ""
         money = "" if not self.device.price else f", for {least}{time.money[0]:,.2f} to {time.money[1]:,.2f}"
@@ -252,8 +249,8 @@ class Plan:
     def _of_data(self, data: ComparisonData) -> Iterator[str]:
         if self.protocol.resample:
             yield (
-                "each pair reads its own half of the hosts of every source, so about half of the tokens below, twice "
-                "as often"
+                "each pair reads its own half of the hosts of every source, so about half of the tokens "
+                "below, with twice the epochs"
             )
         base = {stage.key for stage in data.arms[self.arms.base].corpus.stages}
         for name, arm in data.arms.items():
@@ -263,7 +260,7 @@ class Plan:
             yield f"  {name}: {tokens:,} tokens, of which a run reads these epochs: {epochs}{shared}"
 
     def _shared(self, base: set[str], own: set[str]) -> str:
-        return f"; {len(own & base)} of {len(own)} stages are those of {self.arms.base}"
+        return f"; {len(own & base)} of {len(own)} stages are shared with {self.arms.base}"
 
 
 def planned(

@@ -301,7 +301,7 @@ class DecisionReport:
     def tasks_note(self) -> str:
         """One sentence on the examples that do not count; empty if all do."""
         some = [f"{count:,} of {task}" for task, count in self.left_out.items() if count]
-        return f"Examples that a recipe trains on do not count: {', '.join(some)}." if some else ""
+        return f"Examples that a recipe trains on are excluded: {', '.join(some)}." if some else ""
 
     def as_json(self) -> dict[str, Any]:
         """All of it as plain data; equal decisions give equal data, but for CPU times."""

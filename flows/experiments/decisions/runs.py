@@ -95,7 +95,7 @@ class ProxyRuns:
     def _stage(self, request: RunRequest) -> StageResult:
         stage = self._context.find(self._spec(request))
         if stage is None:
-            raise LookupError(f"the run {request} is gone from the home: run the same command again")
+            raise LookupError(f"the run {request} was removed from the home: run the same command again")
         return stage
 
     def _spec(self, request: RunRequest) -> StageSpec:
@@ -117,8 +117,8 @@ class ProxyRuns:
         sizes = self._evaluation.size[documents]
         if names != [result.sets[index] for index in result.set_of] or not np.array_equal(result.sizes, sizes):
             raise ValueError(
-                f"{result.folder} has losses of other documents than those of the evaluation: remove that folder and "
-                "run the same command again"
+                f"{result.folder} has losses of documents that are not in the evaluation: remove that folder "
+                "and run the same command again"
             )
 
 

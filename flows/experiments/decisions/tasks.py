@@ -108,8 +108,8 @@ def _screen(
     against = {
         "at chance": above is not None and above < ABOVE,
         "does not rise": rises is not None and rises < RISES,
-        "recipes in another order for each pair": order is not None and order < ORDER,
-        "noise above what recipes differ by": signal < SIGNAL * noise,
+        "order of recipes differs between pairs": order is not None and order < ORDER,
+        "noise larger than differences between recipes": signal < SIGNAL * noise,
     }
     fails = tuple(what for what, true in against.items() if true)
     return TaskScreen(name, measure, examples, above, rises, order, signal, noise, fails)

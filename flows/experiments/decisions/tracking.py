@@ -101,7 +101,7 @@ def description(report: DecisionReport) -> str:
     """The verdicts, then the tables, as Markdown."""
     shown = [table.markdown() for table in decision_page.tables(report)]
     said = [f"{report.title}.", *(f"**{sentence}.**" for sentence in report.sentences), *shown]
-    effects = f"Effects: bits per byte of {report.base} minus the candidate's; above 0 the candidate is better."
+    effects = f"Effects: bits per byte of {report.base} minus the candidate's. Above 0, the candidate is better."
     return "\n\n".join([*said, *([report.tasks_note] if report.tasks_note else []), effects])
 
 

@@ -82,7 +82,7 @@ def from_labels(
         for each, its_label, its_group in _rows(kind, patterns, text, label, group):
             if group_option and not its_group:
                 raise ValueError(
-                    f"a text of {', '.join(patterns)} has no {group_option}; name another key by --group-column"
+                    f"a text of {', '.join(patterns)} has no {group_option}; choose another key with --group-column"
                 )
             name = of_two[its_label in good] if good else LABEL + "_".join(its_label.split())
             texts = batch.setdefault(name, [])
@@ -166,7 +166,7 @@ def _trained(
     """The examples and the probabilities of their labels, float64 (n, labels), of a classifier that is trained on them
     all and written. The probabilities are by models of half of the examples, for the other half."""
     if files.exists(out):
-        raise FileExistsError(f"{out} already exists: name another file, or remove it")
+        raise FileExistsError(f"{out} already exists: choose another file, or remove it")
     with (
         ordered(settings, fill) as examples,
         tempfile.TemporaryDirectory(prefix=leftovers.scratch_prefix()) as scratch,
@@ -192,10 +192,12 @@ def _rows(
     for shard in source.shards():
         for record in records(shard.path, shard.format, shard.columns, _MAX_BYTES):
             if record.problem is not None:
-                raise ValueError(f"{shard.path} cannot be learned from: {record.problem[1]}; mend it, or leave it out")
+                raise ValueError(
+                    f"{shard.path} cannot be used for training: {record.problem[1]}; fix it, or leave it out"
+                )
             if not record.record_id:
                 raise ValueError(
-                    f"{shard.path}, row {record.offset + 1}, has no {label}; name its key by --label-column"
+                    f"{shard.path}, row {record.offset + 1}, has no {label}; set its key with --label-column"
                 )
             yield decode(record.payload, detect(record.payload, record.charset, False)), record.record_id, record.url
 
@@ -216,7 +218,7 @@ def head_from_texts(
     settings: Embedder,
     penalty: float | None = None,
 ) -> dict[str, Any]:
-    """Train on labelled texts, which the embedder in the folder `model` embeds; returns what was measured. Beside a
+    """Train on labeled texts, which the embedder in the folder `model` embeds; returns what was measured. Beside a
     head of good examples go its curves, `<out>.svg`.
 
     `labels`: `jsonl` or `parquet`, and patterns of files; `columns`: of the texts and of the labels. `good`: the labels
@@ -273,7 +275,7 @@ def _vectors(parts: Sequence[str], wanted: Mapping[str, float]) -> tuple[list[st
             ids += some["id"].to_pylist()
             vectors.append(vectors_of(some))
     if not ids:
-        raise ValueError("no label is of a document that the step `embedding` has embedded; name ids by --id-column")
+        raise ValueError("no label belongs to a document with an embedding; set the ids' key with --id-column")
     return ids, np.concatenate(vectors)
 
 
@@ -303,12 +305,12 @@ def _number(label: str, good: Sequence[str]) -> float:
     try:
         return float(label)
     except ValueError:
-        raise ValueError(f"the label {label!r} is not a number; name the labels of good examples by --good") from None
+        raise ValueError(f"the label {label!r} is not a number; list the labels of good examples with --good") from None
 
 
 def _check_free(out: str) -> None:
     if files.exists(out):
-        raise FileExistsError(f"{out} already exists: name another file, or remove it")
+        raise FileExistsError(f"{out} already exists: choose another file, or remove it")
 
 
 def confusion_rows(figures: Mapping[str, Any]) -> Iterator[list[str]]:

@@ -114,7 +114,7 @@ class Evaluation:
         """What was cut and not scored, and where the report is."""
         for name, figures in self.tasks.items():
             if figures["cut"]:
-                yield f"{name}: the context of {figures['cut']:,} pairs was cut at its left to fit the model"
+                yield (f"{name}: the context of {figures['cut']:,} pairs was truncated on the left to fit the model")
         yield from (f"not scored: {sentence}" for sentence in self.unknown)
         yield f"report: {self.path}"
         if self.mlflow_run:
@@ -142,7 +142,7 @@ def evaluate(
     target_model = trained_model(target, settings)
     saved = target_model.saved
     if not task_list and saved.data is None:
-        raise ValueError(f"{target} is an exported folder, which has no held-out text: name tasks by --tasks FOLDER")
+        raise ValueError(f"{target} is an exported folder, which has no held-out text: add tasks with --tasks FOLDER")
     tokenizer = read_tokenizer(saved.tokenizer.read(), saved.tokenizer.path)
     heldout, scores = {}, {}
     with processes(timeout_seconds=600) as world:

@@ -73,15 +73,13 @@ def read_points(path: Path, step: str | None = None, loss: str | None = None) ->
         if not steps:
             columns = f"no column {step}" if step else f"none of the columns {', '.join(STEPS)}"
             raise ValueError(
-                f"{path}, line {number}: it has {columns} with a number; name the column of the step by --step, of "
-                f"{_some(line)}"
+                f"{path}, line {number}: it has {columns} with a number; set the column of the step with "
+                f"--step, one of {_some(line)}"
             )
         step_number = _number(line[steps[0]])
-        assert step_number is not None, "found above"
+        assert step_number is not None, "set above"
         if step_number < 0 or step_number != int(step_number) or step_number >= 2**63:
-            raise ValueError(
-                f"{path}, line {number}: {steps[0]} is {step_number:g}, which is not a step; mend the line"
-            )
+            raise ValueError(f"{path}, line {number}: {steps[0]} is {step_number:g}, which is not a step; fix the line")
         of_loss = next((name for name in ([loss] if loss else LOSSES) if _number(line.get(name)) is not None), None)
         values = {
             LOSS if name == of_loss else name: value
@@ -92,19 +90,19 @@ def read_points(path: Path, step: str | None = None, loss: str | None = None) ->
         if values:
             yield int(step_number), values
     if not count:
-        raise ValueError(f"{path} has no lines; give the trainer's metrics as JSON lines, or as CSV with a head")
+        raise ValueError(f"{path} has no lines; give the trainer's metrics as JSON Lines, or as CSV with a header")
     if not losses:
         named = f"a number in the column {loss}" if loss else f"one of the columns {', '.join(LOSSES)}"
-        raise ValueError(f"{path}: no line has {named}; name the column of the loss, in nats a token, by --loss")
+        raise ValueError(f"{path}: no line has {named}; set the column of the loss, in nats per token, with --loss")
 
 
 def _lines(path: Path) -> Iterator[Mapping[str, Any]]:
     if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder: name the file of the trainer's metrics in it")
+        raise IsADirectoryError(f"{path} is a folder: give the file of the trainer's metrics in it")
     with path.open("rb") as file:
         first = file.read(1)
     if first != b"{":
-        with opening(f"{path}", "CSV in UTF-8", "give the trainer's metrics as JSON lines, or as CSV with a head"):
+        with opening(f"{path}", "CSV in UTF-8", "give the trainer's metrics as JSON Lines, or as CSV with a header"):
             with path.open(encoding="utf-8-sig", newline="") as file:
                 yield from csv.DictReader(file)
         return
@@ -115,9 +113,9 @@ def _lines(path: Path) -> Iterator[Mapping[str, Any]]:
             try:
                 values = orjson.loads(line)
             except orjson.JSONDecodeError as error:
-                raise ValueError(f"{path}, line {number}: no JSON ({error}); mend or remove the line") from None
+                raise ValueError(f"{path}, line {number}: not JSON ({error}); fix or remove the line") from None
             if not isinstance(values, dict):
-                raise ValueError(f"{path}, line {number}: no JSON object; give one with a step and a loss")
+                raise ValueError(f"{path}, line {number}: not a JSON object; give an object with a step and a loss")
             yield values
 
 
@@ -162,8 +160,8 @@ def import_run(
     """
     if not _NAME.fullmatch(request.name):
         raise ValueError(
-            f"--name {request.name}: it is part of a folder's name; give letters, digits, `.`, `_` and `-`, a letter "
-            "or digit first"
+            f"--name {request.name}: it becomes part of a folder's name; use letters, digits, `.`, `_` and "
+            "`-`, and begin with a letter or digit"
         )
     report = finished(recipe, settings)
     if (data := report.data) is None:
@@ -199,9 +197,9 @@ def _model(
     folder = Path(settings.local_folder) / "imported" / f"{request.name}-{key}"
     if not (folder / EVALUATION).is_file():
         folder.parent.mkdir(parents=True, exist_ok=True)
-        say(f"the weights of {source} are copied to {folder}")
+        say(f"copying the weights of {source} to {folder}")
         model_folder.write_imported_folder(source, shape, manifest, folder)
-        say("the model is evaluated on the recipe's held-out text")
+        say("evaluating the model on the recipe's held-out text")
         scores = model_folder.evaluated(folder, manifest, recipe.training.eval_tokens, folder / DOCUMENT_LOSSES)
         files.write_json(str(folder / EVALUATION), {"heldout": scores})
     return str(folder), files.read_json(str(folder / EVALUATION))["heldout"], shape

@@ -26,12 +26,14 @@ def join(settings: MachineSettings, run: str, wait: float, say: Callable[[str], 
     node 0; NotFinishedError unless the recipe's tokens are finished.
     """
     if not settings.training_node:
-        raise ValueError("GRISTMILL_TRAINING_NODE is 0: there use `run`; on the others set it to 1, 2, ...")
+        raise ValueError(
+            "GRISTMILL_TRAINING_NODE is 0: use `run` on this node, and set the variable to 1, 2, ... on the others"
+        )
     written = run if run.endswith(".json") else _written(settings, run, say)
     end = time.monotonic() + wait
     while not files.exists(written):
         if time.monotonic() > end:
-            raise ValueError(f"{redact_url(written)} does not exist; begin the run on node 0, {_home(settings)}")
+            raise ValueError(f"{redact_url(written)} does not exist; start the run on node 0 first, {_home(settings)}")
         time.sleep(_LOOK_SECONDS)
     own = not files.is_local(written)
     run_json = _fetched(settings, written, say) if own else Path(written)
@@ -51,8 +53,11 @@ def join(settings: MachineSettings, run: str, wait: float, say: Callable[[str], 
 def _home(settings: MachineSettings) -> str:
     """The home that node 0 is to have."""
     if "://" in settings.home:
-        return f"whose home is {redact_url(settings.home)}, too"
-    return f"whose home is {settings.home}, too, in a folder that all nodes see, or give all a home in an object store"
+        return f"whose home must also be {redact_url(settings.home)}"
+    return (
+        f"whose home must also be {settings.home}, in a folder that all nodes can access, or use a "
+        "home in an object store for all"
+    )
 
 
 def _written(settings: MachineSettings, name: str, say: Callable[[str], None]) -> str:
@@ -73,7 +78,7 @@ def _written(settings: MachineSettings, name: str, say: Callable[[str], None]) -
 
 def _fetched(settings: MachineSettings, address: str, say: Callable[[str], None]) -> Path:
     """The run.json of this machine, by what node 0 offers at an address."""
-    say(f"fetching what {redact_url(address)} names")
+    say(f"fetching the files of {redact_url(address)}")
     folder = address.rpartition("/")[0]
     out = Path(local_folder(settings, folder)) / f"node-{settings.training_node}"
     return joining.accepted(folder, lambda mixture: local_mixture(settings, mixture), out)

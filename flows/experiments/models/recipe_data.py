@@ -54,7 +54,7 @@ def texts_of_recipe(
     recipe = load(name)
     if unknown := sorted(set(sources) - {source.name for source in recipe.sources}):
         there = ", ".join(source.name for source in recipe.sources)
-        raise ValueError(f"no source of {recipe.name} is called {', '.join(unknown)}; its sources are {there}")
+        raise ValueError(f"{recipe.name} has no source {', '.join(unknown)}; its sources are {there}")
     corpus = finished(recipe, settings).corpus
     places = corpus.places
     heldout = held_out(recipe, corpus)
@@ -86,8 +86,8 @@ def token_export(name: str, settings: MachineSettings) -> TokenExport:
     training, seq_len = recipe.training, recipe.model.seq_len
     if training.objective != "causal":
         raise ValueError(
-            f"training.objective is {training.objective}, whose samples are made while training reads: no other "
-            "trainer's format has them; set `training.objective: causal` to export tokens"
+            f"training.objective is {training.objective}, whose samples are created during training, so "
+            "other trainers' formats cannot contain them; set `training.objective: causal` to export tokens"
         )
     path = local_mixture(settings, report.data.mixture.folder)
     samples = training.batches(seq_len).first(training.steps)  # with a ramp more than steps * batch

@@ -40,12 +40,16 @@ DATA = "data"
 class TokenTraining(Settings):
     """Files of tokens, the tokenizer that they were made with, a model and its training. Unknown keys are an error."""
 
-    sources: dict[str, tuple[str, ...]] = Field(min_length=1, description="paths or patterns of files, by source")
-    heldout: dict[str, tuple[str, ...]] = Field(min_length=1, description="the same, of files to evaluate on")
-    tokenizer: str = Field(description="file of the tokenizer: a `tokenizer.json`, or a SentencePiece model")
+    sources: dict[str, tuple[str, ...]] = Field(min_length=1, description="paths or globs of token files, by source")
+    heldout: dict[str, tuple[str, ...]] = Field(
+        min_length=1, description="paths or globs of token files to evaluate on, by source"
+    )
+    tokenizer: str = Field(description="tokenizer file: a `tokenizer.json`, or a SentencePiece model")
     end_of_text: str | None = Field(None, description="as `tokenizer.end_of_text` of a recipe")
-    weights: dict[str, float] = Field({}, description="of the tokens, by source; none: as many as each source has")
-    max_epochs: float = Field(4, gt=0, description="no source is repeated more often")
+    weights: dict[str, float] = Field(
+        {}, description="weights in tokens, by source; none: proportional to the tokens of each source"
+    )
+    max_epochs: float = Field(4, gt=0, description="maximum number of times a source is repeated")
     model: ModelConfig = ModelConfig()
     training: TrainingConfig = TrainingConfig()
 
@@ -54,7 +58,9 @@ class TokenTraining(Settings):
         if unknown := sorted(set(self.weights) - set(self.sources)):
             raise ValueError(f"weights has {', '.join(unknown)}, which are not sources ({', '.join(self.sources)})")
         if self.training.init_from is not None:
-            raise ValueError("training.init_from is for a recipe, whose tokens are made by the model's own tokenizer")
+            raise ValueError(
+                "training.init_from requires a recipe, whose tokens are made with the model's own tokenizer"
+            )
         for path, sentence in lacking(self.model, self.training):
             raise ValueError(f"{'.'.join(path)} {sentence}")
         return self
@@ -118,7 +124,7 @@ def _paths(source: str, patterns: tuple[str, ...]) -> list[Path]:
     for pattern in patterns:
         paths = sorted(glob.glob(pattern))
         if not paths:
-            raise FileNotFoundError(f"{source}: no file is {pattern}; correct it")
+            raise FileNotFoundError(f"{source}: no file matches {pattern}; correct it")
         matches += [Path(path).resolve() for path in paths]
     return matches
 
@@ -126,8 +132,8 @@ def _paths(source: str, patterns: tuple[str, ...]) -> list[Path]:
 def _check_once(paths: list[Path]) -> None:
     if twice := sorted(path for path, times in Counter(paths).items() if times > 1):
         raise ValueError(
-            f"{twice[0]} is named more than once in `sources` and `heldout`; name it once, so that it is trained on "
-            "as often as the weights say and nothing is evaluated on it that was trained on"
+            f"{twice[0]} is listed more than once in `sources` and `heldout`; list it once, so that it is "
+            "trained on as often as the weights say and training text is not used for evaluation"
         )
 
 
@@ -135,8 +141,8 @@ def _entry(path: Path, dtype: str) -> dict:
     file = token_file(path)
     if file.dtype != dtype:
         raise ValueError(
-            f"{path} has tokens of {file.dtype[-1]} bytes, but the ids of the tokenizer take {dtype[-1]}; name the "
-            "tokenizer that the file was made with"
+            f"{path} has tokens of {file.dtype[-1]} bytes, but ids of the tokenizer take {dtype[-1]}; use "
+            "the tokenizer that the file was made with"
         )
     digest = files.checksum(str(path))
     return {"path": str(path), "tokens": file.tokens, "digest": digest, "offset": file.offset}
@@ -152,8 +158,8 @@ def train_tokens(
     """
     if settings.training_nodes > 1:
         raise ValueError(
-            f"GRISTMILL_TRAINING_NODES is {settings.training_nodes}, and this command trains on one machine; leave it "
-            "out, or make a recipe of the texts"
+            f"GRISTMILL_TRAINING_NODES is {settings.training_nodes}, but this command trains on one machine; "
+            "unset it, or make a recipe for the texts"
         )
 
     python = engine_python(settings, request.training.engine)

@@ -91,7 +91,7 @@ class Capacity:
     @property
     def table(self) -> Table:
         """A row for each stage."""
-        columns = ("stage", "#documents in", "#documents out", "#core hours", "#GB|,.1f", "rests on")
+        columns = ("stage", "#documents in", "#documents out", "#core hours", "#GB|,.1f", "based on")
         rows = [
             (row.stage, row.documents_in, row.documents_out, self._cell(row), row.bytes / 1e9, row.basis)
             for row in self.stages
@@ -207,8 +207,8 @@ class Capacity:
         seconds = next((phase.basis.seconds for phase in gaps if phase.basis.gap == SHORT), SHORTEST)
         times = min(100, max(4, round(2 * SHORTEST / max(seconds, 0.01))))
         return (
-            f"give the recipe files with {self.measured * times:,} pages, at least 8 of them, of which the largest has "
-            "at least 4 times the pages of the smallest"
+            f"use recipe files with {self.measured * times:,} pages, at least 8 of them, the largest with at "
+            "least 4 times the pages of the smallest"
         )
 
 

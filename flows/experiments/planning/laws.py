@@ -118,7 +118,7 @@ class Split:
 def splits(compute: float, own: tuple[ScalingLaw, TokenCost] | None = None) -> Iterator[Split]:
     """The best splits of so many operations by all published laws, and by one's `own` law with its cost of a token."""
     simple = math.sqrt(compute / 6 / TOKENS_A_PARAMETER)
-    yield Split("20 tokens a parameter", simple, TOKENS_A_PARAMETER * simple)
+    yield Split("20 tokens per parameter", simple, TOKENS_A_PARAMETER * simple)
     for number, power in enumerate(APPROACHES, 1):
         n = power.parameters(compute)
         yield Split(f"Hoffmann, approach {number}", n, compute / 6 / n)
@@ -150,7 +150,7 @@ def inference_aware(parameters: float, served: float, law: ScalingLaw = HOFFMANN
 
     least = (law.A / (loss - law.E)) ** (1 / law.alpha)
     low, high = math.log(least) + 1e-9, math.log(parameters)
-    for _ in range(4):  # each time among 1,000 points, the neighbours of the best being the next ends
+    for _ in range(4):  # each time among 1,000 points, the neighbors of the best being the next ends
         sizes = np.linspace(low, high, 1000)
         n = np.exp(sizes)
         best = int(np.argmin(n * (6 * needed(n) + 2 * served)))

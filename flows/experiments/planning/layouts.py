@@ -89,12 +89,12 @@ def kept_by_block(config: ModelConfig, product: int, compiled: bool, recompute: 
     stream = Kept("the block's input", product * h, False)
     attended = [
         Kept("queries, keys, values", product * (q + 2 * kv), True),
-        Kept("what attention found, and the logarithms of its sums", product * q + FLOAT * config.heads, True),
+        Kept("attention output, and the logarithms of its sums", product * q + FLOAT * config.heads, True),
     ]
     if recompute == "full":
         return [stream]
     if recompute == "selective":
-        projected = Kept("results of the two products that write into the stream", 2 * product * h, False)
+        projected = Kept("results of the two products that are added to the stream", 2 * product * h, False)
         return [stream, *attended, projected, Kept("gate and up", 2 * product * f, True)]
     if compiled:
         second = Kept("the stream after attention", product * h, False)
@@ -377,9 +377,9 @@ def choices(work: Work, devices: Devices, tensor: int = 1, pipeline: int = 1) ->
     if not options:
         assert least is not None, "one shard a device is a layout"
         raise ValueError(
-            f"no layout fits {devices.count} {devices.name} of {devices.memory / 1e9:,.0f} GB: the least is "
-            f"{least.memory.total / 1e9:,.1f} GB a device, with recompute {least.recompute} and micro_batch 1; give "
-            "more devices, a shorter model.seq_len, a smaller model, or training.loss_chunks"
+            f"no layout fits {devices.count} {devices.name} of {devices.memory / 1000000000.0:,.0f} GB: the smallest "
+            f"needs {least.memory.total / 1000000000.0:,.1f} GB per device, with recompute {least.recompute} and "
+            "micro_batch 1; use more devices, a shorter model.seq_len, a smaller model, or training.loss_chunks"
         )
     return sorted(options, key=lambda one: (one.seconds, one.computing, one.memory.total, one.layout.replicas))
 

@@ -28,42 +28,44 @@ def lines(made: TrainingPlan) -> Iterator[str]:
     yield (
         f"{made.recipe}: {made.parameters:,} parameters, {made.tokens:,} tokens in {made.steps:,} steps, "
         f"{made.flops:.3g} floating-point operations (6 N D: {made.compute_6nd:.3g}), "
-        f"{made.tokens / made.parameters:,.1f} tokens a parameter"
+        f"{made.tokens / made.parameters:,.1f} tokens per parameter"
     )
     if (again := made.repetition) is not None:
         yield (
-            f"the corpus has {again.unique:,.0f} tokens, so training reads them {again.epochs:.2f} times, which is "
-            f"worth {again.worth:,.0f} new ones and adds {again.added_loss:.3f} nats a token (Muennighoff); of "
-            f"the same compute {again.best.parameters:,.0f} parameters on {again.best.tokens:,.0f} tokens would be best"
+            f"the corpus has {again.unique:,.0f} tokens, so training reads them {again.epochs:.2f} times, "
+            f"which is equivalent to {again.worth:,.0f} unique tokens and adds {again.added_loss:.3f} nats "
+            f"per token (Muennighoff); with the same compute, {again.best.parameters:,.0f} parameters on "
+            f"{again.best.tokens:,.0f} tokens would be optimal"
         )
     if (serving := made.serving) is not None:
         yield (
-            f"inference-aware (Sardana): {serving.parameters:,.0f} parameters on {serving.tokens:,.0f} tokens are as "
-            f"good as {made.parameters:,} on Chinchilla's, with the fewest operations of training and serving together"
+            f"inference-aware (Sardana): {serving.parameters:,.0f} parameters on {serving.tokens:,.0f} "
+            f"tokens reach the loss of {made.parameters:,} on Chinchilla's, with the fewest operations for "
+            "training and serving together"
         )
     yield (
-        f"{at.count} {at.name} at {at.mfu:.0%} of {at.sheet.flops / 1e12:,.1f} TFLOP/s, {at.memory / 1e9:,.0f} GB "
-        f"each, {at.machine} a machine: shards {best.layout.shards}, replicas {best.layout.replicas}, tensor "
-        f"{best.layout.tensor}, pipeline {best.layout.pipeline}, recompute {best.recompute}, micro_batch "
-        f"{best.micro_batch}, {best.seconds:.3g} s a step"
+        f"{at.count} {at.name} at {at.mfu:.0%} of {at.sheet.flops / 1000000000000.0:,.1f} TFLOP/s, "
+        f"{at.memory / 1000000000.0:,.0f} GB each, {at.machine} per machine: shards {best.layout.shards}, "
+        f"replicas {best.layout.replicas}, tensor {best.layout.tensor}, pipeline {best.layout.pipeline}, "
+        f"recompute {best.recompute}, micro_batch {best.micro_batch}, {best.seconds:.3g} s per step"
     )
     saved = made.checkpoints
     yield (
-        f"checkpoints of {saved.bytes / 1e9:,.1f} GB every {saved.steps:,} steps ({saved.interval / 60:,.0f} minutes, "
-        f"by Daly: one of the devices fails every {saved.failures / 3600:,.1f} hours); saving and training again take "
-        f"{saved.lost:.2%}"
+        f"checkpoints of {saved.bytes / 1000000000.0:,.1f} GB every {saved.steps:,} steps "
+        f"({saved.interval / 60:,.0f} minutes, by Daly: one of the devices fails every "
+        f"{saved.failures / 3600:,.1f} hours); saving and repeated training take {saved.lost:.2%}"
     )
     money = f", {made.bill.price:,.2f}" if made.price else ""
     yield f"training: {made.bill.hours:,.1f} hours, {made.bill.device_hours:,.1f} device hours{money}"
     if (ramp := made.ramp) is not None:
         yield (
-            f"the finished run's gradient noise scale was {ramp.first:,.1f} sequences after the warm-up, "
+            f"the finished run's gradient noise scale was {ramp.first:,.1f} sequences after the warm-up and "
             f"{ramp.last:,.1f} at its end; "
             + (
-                f"batch_ramp: {ramp.setting} keeps batches at most a quarter of it, and reads the same tokens in "
-                f"steps: {ramp.steps:,}, not {ramp.fixed_steps:,}"
+                f"batch_ramp: {ramp.setting} keeps batches at most a quarter of it, and reads the same "
+                f"tokens in {ramp.steps:,} steps instead of {ramp.fixed_steps:,}"
                 if ramp.stages
-                else "twice its batch would be more than a quarter of that, so no batch_ramp"
+                else "twice its batch would be more than a quarter of that, so batch_ramp is not useful"
             )
         )
     if (crawl := made.bill.corpus) is not None:
@@ -75,10 +77,10 @@ def lines(made: TrainingPlan) -> Iterator[str]:
         parts.append(f"{crawl.bytes / 1e12:,.2f} TB")
         if crawl.computing is not None and crawl.computing.high:
             requesting = Range(crawl.requesting, crawl.requesting)
-            parts += [(crawl.computing + requesting).text(2), f"{crawl.storing:,.2f} a month"]
-        yield f"corpus: {', '.join(parts)}, by a run over {crawl.measured:,} pages"
+            parts += [(crawl.computing + requesting).text(2), f"{crawl.storing:,.2f} per month"]
+        yield f"corpus: {', '.join(parts)}, based on a run over {crawl.measured:,} pages"
         if (total := made.bill.total) is not None and total.high:
-            yield f"crawl to model: {total.text(2)}, without the months of the home"
+            yield f"crawl to model: {total.text(2)}, without monthly costs of the home"
     yield from made.remarks
 
 
@@ -88,8 +90,8 @@ def laws(made: TrainingPlan) -> Table:
         "law",
         "#parameters|,.0f",
         "#tokens|,.0f",
-        "#tokens a parameter|,.1f",
-        "#loss, nats a token of its text|.3f",
+        "#tokens per parameter|,.1f",
+        "#loss, nats per token of its text|.3f",
     )
     return Table(
         columns, [(one.law, one.parameters, one.tokens, one.tokens / one.parameters, one.loss) for one in made.splits]
@@ -124,7 +126,7 @@ def _row(made: TrainingPlan, one: Choice, slowest: float) -> dict[str, Any]:
         "#all, GB|,.1f": held.total / 1e9,
         "#sent, GB|,.1f": (sent.gather + sent.replicas + sent.tensor + sent.pipeline) / 1e9,
         "#bubble|.0%": one.bubble,
-        "#s a step|.3g": one.seconds,
+        "#s per step|.3g": one.seconds,
         "#tokens/s|,.0f": made.tokens / made.steps / one.seconds / made.devices.count,
         "memory by part": charts.stack(parts, made.devices.usable, f"{held.total / 1e9:,.1f} GB"),
         "time of a step": charts.bar(one.computing, slowest) + waiting,
@@ -146,11 +148,11 @@ def page(made: TrainingPlan) -> str:
         figures=[
             ("parameters", made.parameters),
             ("tokens", made.tokens),
-            ("tokens a parameter", f"{made.tokens / made.parameters:,.1f}"),
+            ("tokens per parameter", f"{made.tokens / made.parameters:,.1f}"),
             ("devices", f"{made.devices.count} {made.devices.name}"),
             ("hours", f"{bill.hours:,.1f}"),
             ("price", f"{bill.price:,.2f}" if made.price else None),
-            ("memory of a device", f"{best.memory.total / 1e9:,.1f} GB"),
+            ("memory per device", f"{best.memory.total / 1e9:,.1f} GB"),
         ],
         sentences=list(lines(made)),
         layouts=layouts(made),
@@ -166,7 +168,7 @@ def split(made: TrainingPlan) -> Markup:
     sizes = [one.parameters for one in made.splits] + [made.parameters]
     line = np.geomspace(min(sizes) / 2, max(sizes) * 2, 50)
     return charts.plot(
-        "parameters and tokens of as much compute, by law",
+        "parameters and tokens for the same compute, by law",
         Axis("parameters", log=True),
         Axis("tokens", log=True),
         Layer("dotted", line, made.compute_6nd / 6 / line, "soft", "6 N D of this training"),

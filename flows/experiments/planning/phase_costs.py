@@ -126,10 +126,10 @@ class Crawl:
 SHORT = f"less than {SHORTEST:.0f} s in the run"
 FEW = "too few jobs"
 FIRST = "most jobs were the first of their process"
-ALONE = "one job, which does not say what of it grows"
-SAME = "jobs of one size, and those of the crawl are of another"
-VARIED = "jobs of one size differ too much"
-SHARED = "all jobs read what grows with the corpus"
+ALONE = "one job, which does not show what part of it grows"
+SAME = "jobs of one size, different from the size of the crawl's jobs"
+VARIED = "jobs of the same size differ too much"
+SHARED = "all jobs read data that grows with the corpus"
 UNFILLED = "the run did not fill its sample"
 
 

@@ -163,9 +163,9 @@ class TrainingPlan:
         best = self.best
         if best.layout.tensor > 1 or best.layout.pipeline > 1:
             raise ValueError(
-                f"the best layout has tensor {best.layout.tensor} and pipeline {best.layout.pipeline}, which our "
-                "own engine lacks; plan without --tensor and --pipeline, or write `engine: olmo_core` and `parallel` "
-                "by hand"
+                f"the best layout has tensor {best.layout.tensor} and pipeline {best.layout.pipeline}, which "
+                "the built-in engine does not support; plan without --tensor and --pipeline, or write "
+                "`engine: olmo_core` and `parallel` by hand"
             )
         every = min(self.steps, self.checkpoints.steps)
         return {
@@ -216,15 +216,16 @@ def plan(recipe: Any, options: PlanOptions, settings: MachineSettings | None = N
     steps = tokens / (recipe.training.batch * recipe.model.seq_len)
     if saved.lost >= 1:
         raise ValueError(
-            f"{devices} devices that fail every {lasting:,.0f} hours each leave no time to train between "
-            f"checkpoints of {saved.stall:,.0f} seconds; give fewer devices, or a larger --failure-hours"
+            f"{devices} devices, each of which fails every {lasting:,.0f} hours, leave no time to train between "
+            f"checkpoints of {saved.stall:,.0f} seconds; use fewer devices, or a larger --failure-hours"
         )
     hours = steps * seconds / 3600 / (1 - saved.lost)
     crawl = None if report is None else capacity(report, options, name)
     if crawl is not None and crawl.core_hours is None:
         remarks.append(
-            "the core hours of the crawl are not known, nor is the price from crawl to model: `gristmill decide "
-            f"capacity {crawl.recipe}` says which phases the finished run does not measure, and how to measure them"
+            "the core hours of the crawl are unknown, so the price from crawl to model is unknown too: "
+            f"`gristmill decide capacity {crawl.recipe}` shows which phases the finished run does not "
+            "measure, and how to measure them"
         )
     return TrainingPlan(
         recipe=recipe.name,
@@ -272,12 +273,12 @@ def _work(recipe: Recipe, settings: MachineSettings, report: Run | None) -> Work
 
 def _finished(recipe: Recipe, settings: MachineSettings, remarks: list[str]) -> Run | None:
     if files.is_local(settings.home) and not files.exists(files.join(settings.home, "stages")):
-        remarks.append(f"the home {settings.home} has no finished run: the bill is without the corpus")
+        remarks.append(f"the home {settings.home} has no finished run, so the cost does not include the corpus")
         return None
     try:
         return finished(recipe, settings)
     except (NotFinishedError, RecipeError, FileNotFoundError) as error:
-        remarks.append(f"no finished run of {recipe.name}, so the bill is without the corpus: {error}")
+        remarks.append(f"no finished run of {recipe.name}, so the cost does not include the corpus: {error}")
         return None
 
 
@@ -290,7 +291,7 @@ def _own_law(
         names = [n for n in files.names(folder) if n.startswith(f"{recipe.name}-")] if files.exists(folder) else []
         if len(names) != 1:
             if names:
-                remarks.append(f"{len(names)} laws of {recipe.name} are in {folder}: name one by --law")
+                remarks.append(f"{len(names)} laws of {recipe.name} are in {folder}: choose one with --law")
             return None
         path = files.join(folder, names[0])
     record = checked_json.read(path)

@@ -81,9 +81,9 @@ def scaled_model(proxy: ProxyConfig, parameters: int) -> ScaledModel:
         best = wider
     if best.parameters > 2 * parameters:
         raise ValueError(
-            f"a model of {parameters:,} parameters is too small: with a vocabulary of {proxy.vocab_size:,} and heads "
-            f"as wide as those of the proxy {proxy.name} the smallest has {best.parameters:,}; ask for larger ones, or "
-            "give the proxy a smaller vocab_size"
+            f"a model of {parameters:,} parameters is too small: with a vocabulary of {proxy.vocab_size:,} "
+            f"and heads as wide as in the proxy {proxy.name}, the smallest model has {best.parameters:,}; "
+            "use larger sizes, or a smaller vocab_size in the proxy"
         )
     return best
 
@@ -96,7 +96,7 @@ def cell(proxy: ProxyConfig, size: ScaledModel, tokens: int) -> Cell:
     step = proxy.step_tokens
     tokens = tokens // step * step
     if not tokens:
-        raise ValueError(f"a run takes {step:,} tokens a step, and cannot be shorter; ask for more tokens")
+        raise ValueError(f"a step takes {step:,} tokens, and a run cannot be shorter than a step; use more tokens")
     tuned = scaled_from(proxy)
     ratio = size.flops_per_token * tokens / (tuned.flops_per_token * proxy.tokens)
     return Cell(size, tokens, float(f"{proxy.learning_rates[-1] * ratio**RATE_POWER:.3g}"))
@@ -115,7 +115,7 @@ def forecast_cell(proxy: ProxyConfig, text: str) -> Cell:
     """The run that `2.5M:10M` asks for, parameters and tokens. Raises ValueError for what is no such pair."""
     size, colon, budget = text.partition(":")
     if not colon:
-        raise ValueError(f"{text!r} is not a run to forecast; write parameters:tokens, as 2.5M:10M")
+        raise ValueError(f"{text!r} is not a run to forecast; write parameters:tokens, such as 2.5M:10M")
     return cell(proxy, scaled_model(proxy, number(size)), number(budget))
 
 
@@ -129,7 +129,7 @@ def plan(
     """What will be trained, a line each. `sweeps`: cells at other learning rates. Raises ValueError for a grid without
     a cell."""
     if not cells:
-        raise ValueError("the grid has no run: ask for smaller sizes or fewer tokens, or raise --most-flops")
+        raise ValueError("the grid has no runs: use smaller sizes or fewer tokens, or raise --most-flops")
     lines = [f"proxy {proxy.name}: {len(cells)} cells, {len(cells) * seeds} runs"]
     by_size: dict[int, list[Cell]] = {}
     for one in cells:
@@ -152,7 +152,7 @@ def plan(
     # the rule's own rate is a run of the grid
     tried = {one for some in sweeps for one in some} - {*cells}
     total = seeds * sum(one.flops for one in cells) + sum(one.flops for one in [*targets, *tried])
-    return [*lines, f"  {total:.2e} floating-point operations in all"]
+    return [*lines, f"  {total:.2e} floating-point operations in total"]
 
 
 def scaled_proxy(proxy: ProxyConfig, size: ScaledModel) -> ProxyConfig:

@@ -73,7 +73,7 @@ def rank_agreement(small: np.ndarray, large: np.ndarray) -> RankAgreement:
             f"{small.shape[0]} and {large.shape[0]} arms have no ranks to compare; give the same 3 or more"
         )
     if min(small.shape[1], large.shape[1]) < 2:
-        raise ValueError("an arm has one run, whose noise is unknown; give 2 seeds or more at each size")
+        raise ValueError("an arm has one run, so its noise is unknown; use 2 seeds or more at each size")
     result = kendalltau(small.mean(axis=1), large.mean(axis=1))
     widths = _half_width(small), _half_width(large)
     pairs = tuple(
@@ -175,10 +175,10 @@ class AgreementReport:
         size = self.smallest()
         which = f"the smallest size that agrees is {size:,} parameters" if size else "no smaller size agrees"
         return (
-            f"by bits per byte of {', '.join(self.judged)}, models of {least:,} parameters order {share:.0%} of the "
-            f"pairs of {len(self.arms)} recipes as those of {most:,} do (90% interval {low:.0%} to {high:.0%}, "
-            f"Kendall's tau {first.tau:.2f}, p {first.p_value:.3f}); of the {sure} pairs that both tell apart {both}; "
-            f"{which}"
+            f"by bits per byte of {', '.join(self.judged)}, models of {least:,} parameters order {share:.0%} "
+            f"of the pairs of {len(self.arms)} recipes in the same way as models of {most:,} (90% interval "
+            f"{low:.0%} to {high:.0%}, Kendall's tau {first.tau:.2f}, p {first.p_value:.3f}); of the {sure} "
+            f"pairs that differ significantly at both sizes {both}; {which}"
         )
 
     def _repr_html_(self) -> str:
@@ -216,13 +216,13 @@ class AgreementReport:
             for row in self.arm_rows()
         ]
         yield Table(("recipe", *(f"#{count:,} parameters" for count in self.parameters)), shown)
-        columns = ("measure", "#parameters", "#pairs in the largest's order|.0%", "#90% interval|.0%")
+        columns = ("measure", "#parameters", "#pairs in the same order as the largest|.0%", "#90% interval|.0%")
         shown = [
             (row["measure"], row["parameters"], row["accuracy"], (row["low"], row["high"]), row["told_apart"],
              row["same"])
             for row in self.rows()
         ]  # fmt: skip
-        yield Table((*columns, "#clear at both", "#of these in order"), shown)
+        yield Table((*columns, "#clear at both", "#of these in the same order"), shown)
 
     def as_json(self) -> dict[str, Any]:
         largest = zip(self.parameters, self.agreements[JUDGED], strict=False)

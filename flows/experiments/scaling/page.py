@@ -53,7 +53,7 @@ def tables(report: ScalingReport) -> Iterator[tuple[str, Table]]:
              f"{one.inside} of {one.predicted}")
             for one in report.future
         ]  # fmt: skip
-        sentence = "Fitted to the smaller runs, and held against the larger"
+        sentence = "Fitted to the smaller runs, and compared with the larger"
         yield sentence, Table((*columns, f"#inside {LEVEL:.0%}"), errors, "Errors")
 
 
@@ -90,7 +90,7 @@ def by_compute(report: ScalingReport) -> Markup:
         layers.append(
             Layer("points", reach, [each.value for each in claims], "orange", f"forecast, {LEVEL:.0%} interval", *ends)
         )
-        layers.append(Layer("points", reach, [one.check.loss for one in forecasts], "cut", "what came"))
+        layers.append(Layer("points", reach, [one.check.loss for one in forecasts], "cut", "measured"))
     return charts.plot("loss by compute", _COMPUTE, _LOSS, *layers)
 
 
@@ -114,8 +114,8 @@ def isoflop(report: ScalingReport) -> Markup:
         own = nearest == number
         moved = law.loss(sizes[own], compute / cost.flops(sizes[own], 1)) / (1 + report.fit.errors[own])
         layers.append(Layer("points", sizes[own], moved, color))
-    label = "loss by parameters along equal compute; upright lines: the optimum"
-    return charts.plot(label, Axis("parameters; upright: the optimum", log=True), _LOSS, *layers)
+    label = "loss by parameters at equal compute; vertical lines: optimum"
+    return charts.plot(label, Axis("parameters; vertical lines: optimum", log=True), _LOSS, *layers)
 
 
 def future(report: ScalingReport) -> Markup:
@@ -123,9 +123,9 @@ def future(report: ScalingReport) -> Markup:
     reach = [row.reach for row in report.future]
     return charts.plot(
         "error of the loss by reach",
-        Axis("largest compute that is predicted over the largest in the fit"),
+        Axis("largest predicted compute relative to the largest in the fit"),
         Axis("error of the loss", form=".1%"),
         Layer("line", [-np.inf, np.inf], [0, 0], "soft"),
         Layer("line", reach, [row.error for row in report.future], "part", "mean absolute error"),
-        Layer("dotted", reach, [row.bias for row in report.future], "cut", "mean error: above 0 too high"),
+        Layer("dotted", reach, [row.bias for row in report.future], "cut", "mean error; above 0: too high"),
     )

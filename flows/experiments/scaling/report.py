@@ -171,10 +171,10 @@ class ScalingReport:
         law, intervals = self.fit.law, self.law_intervals
         alpha, beta = intervals["alpha"], intervals["beta"]
         return (
-            f"bits per byte = {law.E:.3f} + {law.A:.3g} N^-{law.alpha:.3f} + {law.B:.3g} D^-{law.beta:.3f}, from "
-            f"{len(self.fitted)} runs (90% intervals: alpha {alpha.low:.2f} to {alpha.high:.2f}, beta {beta.low:.2f} "
-            f"to {beta.high:.2f}); one run lies {self.fit.deviation:.2%} from it. N counts all parameters; by those "
-            f"outside of embeddings alone alpha is {self.alpha_non_embedding:.3f}"
+            f"bits per byte = {law.E:.3f} + {law.A:.3g} N^-{law.alpha:.3f} + {law.B:.3g} D^-{law.beta:.3f}, "
+            f"from {len(self.fitted)} runs (90% intervals: alpha {alpha.low:.2f} to {alpha.high:.2f}, beta "
+            f"{beta.low:.2f} to {beta.high:.2f}); a run deviates from it by {self.fit.deviation:.2%}. N "
+            f"counts all parameters; without embeddings, alpha is {self.alpha_non_embedding:.3f}"
         )
 
     @property
@@ -184,14 +184,14 @@ class ScalingReport:
         if out := [run for run in self.runs if run not in self.fitted]:
             budgets = sorted({run.tokens for run in out})
             said.append(
-                f"{len(out)} runs of {', '.join(f'{budget:,}' for budget in budgets)} tokens are left out: those of "
-                f"{budgets[-1]:,} lie {self.plateau.error:+.1%} from the law of the longer runs, as runs do that end "
-                "on the plateau of the tokens' frequencies"
+                f"{len(out)} runs of {', '.join(f'{budget:,}' for budget in budgets)} tokens are excluded: "
+                f"runs of {budgets[-1]:,} tokens deviate by {self.plateau.error:+.1%} from the law of the "
+                "longer runs, as is typical of runs that end on the plateau of token frequencies"
             )
         if not self.plateau.tested:
             said.append(
-                "whether the shortest runs follow a law could not be tested: that takes four token budgets or more, "
-                "with seven runs in the three longest"
+                "whether the shortest runs follow a law was not tested: this requires four token budgets or "
+                "more, with seven runs in the three longest"
             )
         return said + [sweep.sentence for sweep in self.sweeps]
 
@@ -201,7 +201,7 @@ class ScalingReport:
         if not self.forecasts:
             return ""
         inside = sum(one.check.inside for one in self.forecasts)
-        return f"{inside} of {len(self.forecasts)} forecasts lie inside their {LEVEL:.0%} interval"
+        return f"{inside} of {len(self.forecasts)} forecasts are inside their {LEVEL:.0%} interval"
 
     def forecast_rows(self) -> Iterator[dict[str, Any]]:
         """A row for each forecast: the run, the claim, and what came."""

@@ -166,7 +166,7 @@ def agreement(recipe: RecipeLike, options: AgreementOptions) -> AgreementReport:
         sizes, tokens, seeds = options.sizes, options.tokens, options.seeds
         if len(sizes) < 2 or len(tokens) != len(sizes) or sorted(set(sizes)) != sizes:
             raise ValueError(
-                f"sizes are {sizes} and token budgets {tokens}; give two or more of each, the smallest size first"
+                f"sizes are {sizes} and token budgets {tokens}; give two or more of each, in ascending order of size"
             )
         compared = arms(recipe, options)
         for other in compared.recipes.values():
@@ -211,8 +211,8 @@ def _trained(
     data = proxy_data(context, proxy, recipes, longest, clean=options.clean, repeat=options.repeat)
     if data.budget_tokens < longest:
         raise ValueError(
-            f"a run of {longest:,} tokens would read documents more than once: one epoch has {data.budget_tokens:,}; "
-            "ask for fewer tokens, give more documents, or allow it by --repeat"
+            f"a run of {longest:,} tokens would read documents more than once: one epoch has "
+            f"{data.budget_tokens:,}; use fewer tokens, add documents, or allow it with --repeat"
         )
     scored = None if tasks is None else DecisionTasks(context, tasks, data)
     return _Trained(context, proxy, data, evaluation_set(data, options.judge, scored), options.repeat, scored)

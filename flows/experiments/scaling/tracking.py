@@ -120,8 +120,8 @@ class Forecasts:
         if begun or find(self._settings.home, run) is not None:
             raise ValueError(
                 f"the run of {forecast.parameters:,} parameters on {forecast.tokens:,} tokens is "
-                f"{'being trained' if begun else 'trained'} already ({folder}), so a forecast of it would be none: "
-                "forecast another run"
+                f"{'being trained' if begun else 'trained'} already ({folder}), so it can no longer be "
+                "forecast: forecast another run"
             )
         name = f"forecast-{run.key[:8]}"
         # found by its key from the last line on: one that is not whole is none
@@ -177,7 +177,7 @@ def sentence(forecast: Forecast, result: ForecastCheck) -> str:
     how = "inside" if result.inside else f"outside by {result.outside:.2%}"
     return (
         f"{forecast.parameters:,} parameters on {forecast.tokens:,} tokens: forecast {claim.value:.4f} bits per byte "
-        f"({claim.level:.0%} interval {claim.low:.4f} to {claim.high:.4f}), came {result.loss:.4f}, {how}"
+        f"({claim.level:.0%} interval {claim.low:.4f} to {claim.high:.4f}), measured {result.loss:.4f}, {how}"
     )
 
 

@@ -69,10 +69,10 @@ class RateSweep:
         size = f"at {self.parameters:,} parameters and {self.tokens:,} tokens"
         if self.worth <= 2 * self.noise:
             return f"{size} no learning rate is better than the rule's {self.rule:g} beyond noise"
-        beyond = ", the last that was tried" if self.at_edge else ""
+        beyond = ", the last one tried" if self.at_edge else ""
         return (
-            f"{size} a learning rate of {self.best:.2g}{beyond} instead of {self.rule:g} would "
-            f"lower the loss by {self.worth:.2%}"
+            f"{size} a learning rate of {self.best:.2g}{beyond} instead of {self.rule:g} would lower the "
+            f"loss by {self.worth:.2%}"
         )
 
 

@@ -55,7 +55,7 @@ def page(opened: Opened, seed: int = 1) -> str:
         )
         if len(written.encode("utf-8", "replace")) < MOST_BYTES:
             return written
-    raise ValueError(f"the page of {opened.recipe.name} is larger than {MOST_BYTES:,} bytes without any document")
+    raise ValueError(f"the page of {opened.recipe.name} is larger than {MOST_BYTES:,} bytes even without documents")
 
 
 def write(opened: Opened, to: str, seed: int = 1) -> str:
@@ -147,7 +147,7 @@ def document(opened: Opened, shard: int, id_: str, summary: Summary) -> Document
     if opened.taken_down([(id_, row.get("url"))]):
         raise LookupError(TAKEN)
     if row["offset"] is None:
-        raise LookupError(f"{id_} never became a document, and the ledger does not say where its record is")
+        raise LookupError(f"{id_} did not become a document, and the ledger does not have the location of its record")
     lineage = lineage_of(stage, shard, row, opened.settings.remote_io)
     extracted = row.get("text")
     last = row_of(opened.corpus.documents.part(shard), id_) if extracted is not None else None

@@ -21,7 +21,7 @@ from gristmill.tasks.documents.export import curated, curated_schema
 from gristmill.tasks.documents.expressions import ExpressionError, parsed, stored, truth
 from gristmill.tasks.documents.selection import read_rows, uniform
 
-TAKEN = "It was taken down: nothing of it is shown."
+TAKEN = "Taken down: its content is not shown."
 _KEPT = ["id", "source", "url", "title", "characters", "text"]
 
 
@@ -130,7 +130,7 @@ def search(opened: Opened, expression: str, n: int, seed: int, begin: int = 0, e
     names = list(dict.fromkeys(stored(name, there) for name in tree.columns))
     for name in names:
         if name not in there:
-            raise ExpressionError(f"no column {name}; {did_you_mean(name, there)} there are: {', '.join(there)}")
+            raise ExpressionError(f"no column {name}; {did_you_mean(name, there)} the columns are {', '.join(there)}")
     order = np.random.default_rng(seed).permutation(len(opened.corpus.sources)).tolist()
     read = matching = 0
     drawn: list[tuple[float, int, str]] = []

@@ -12,6 +12,7 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.reports.finished import finished
 from gristmill.flows.reports.funnel import FunnelRow, funnel_row, ranked
+from gristmill.flows.reports.hidden import hidden_ids
 from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.reports.run import Run
 from gristmill.flows.reports.search.opened import PhraseIndex, opened
@@ -21,7 +22,6 @@ from gristmill.flows.stages.removal import takedown_lists
 from gristmill.flows.stats.distributions import Distribution, is_number
 from gristmill.storage import files, parquet
 from gristmill.storage.home import FinishedStage, open_stage
-from gristmill.tasks.dedup.takedowns import taken_down
 from gristmill.tasks.url.step import Url
 
 
@@ -96,12 +96,7 @@ class Opened:
     def taken_down(self, documents: Iterable[tuple[str, str | None]]) -> set[str]:
         """The ids of those that the recipe's takedown lists name, whatever dropped them: nothing of them is shown.
         `documents`: ids and URLs."""
-        given = list(documents)
-        if not given or not self.recipe.takedowns:
-            return set()
-        ids, urls = zip(*given, strict=True)
-        named = taken_down(pa.table({"id": ids, "url": pa.array([url or "" for url in urls])}), self._takedowns)
-        return {id_ for id_, entry in zip(ids, named.to_pylist(), strict=True) if entry is not None}
+        return hidden_ids(self._takedowns, documents) if self.recipe.takedowns else set()
 
     @cached_property
     def index(self) -> PhraseIndex | None:

@@ -122,7 +122,7 @@ class Pages:
              f"{documents / arrived:.2%}", charts.bar(documents, arrived, True))
             for rule, documents in step.drops.items()
         ]  # fmt: skip
-        moved = f"{found.enter.documents:,} enter, {found.leave.documents:,} leave" if found else ""
+        moved = f"{found.enter.documents:,} added, {found.leave.documents:,} dropped" if found else ""
         return self._written(
             "step.html",
             step.row.name,
@@ -148,7 +148,7 @@ class Pages:
         if len(value) > 4000:
             raise ValueError("the value is too long")
         if not value.strip():
-            raise ValueError("give a value, or null for none")
+            raise ValueError("give a value, or null for no limit")
         try:
             given = yaml.safe_load(value)
         except yaml.YAMLError:
@@ -176,7 +176,7 @@ class Pages:
             error = str(trouble)
         stage = "" if everything else self.opened.kept.label
         return self._documents(
-            "Documents" if everything else "Documents that are kept",
+            "Documents" if everything else "Kept documents",
             form="where",
             value=where,
             everything=everything,
@@ -203,7 +203,7 @@ class Pages:
             kept, gone = found.kept, found.dropped.documents
             rules = listed(found.rules)
             sentence = (
-                f"{_counted(kept.documents)} that are trained on have it ({kept.times:,} times), and {gone:,} that "
+                f"{_counted(kept.documents)} of the training data contain it ({kept.times:,} times), and {gone:,} that "
             )
             sentence += f"were dropped: {rules}" if rules else "were dropped"
             shown = [shown_match(one, {"times": f"{one.times:,}"}) for one in found.documents]
@@ -232,7 +232,7 @@ class Pages:
         made = topic_map(self.opened, stage, seed) if stage is not None else None
         points = made.points if made else []
         shown = [(one.x, one.y, link("document", shard=one.shard, id=one.id), one.name) for one in points]
-        plot = charts.scatter(shown, "documents by two directions")
+        plot = charts.scatter(shown, "documents on two principal components")
         others = link("map", seed=_next(seed))
         return self._written("map.html", "Map", stored=stage is not None, map=made, plot=plot, others=others)
 
@@ -261,7 +261,7 @@ class Pages:
 
     def error(self, message: str) -> str:
         """A page with one sentence."""
-        return self._written("overview.html", "That did not work", error=message)
+        return self._written("overview.html", "Error", error=message)
 
     def _vote(self, stage: str, shard: int, id_: str, drawn: bool) -> Vote | None:
         """The buttons for a document, where a stage has decided about it."""
@@ -316,7 +316,7 @@ def _score(one: Score) -> tuple[Any, ...]:
     value = f"{one.value:.4g}" if isinstance(one.value, float) else f"{one.value}"
     if one.below is None:
         return one.name, short(value), None, None
-    place = charts.strip(one.below, f"{one.name}: {one.below:.1%} are smaller")
+    place = charts.strip(one.below, f"{one.name}: {one.below:.1%} of values are smaller")
     return one.name, short(value), f"{one.below:.1%}", place
 
 

@@ -88,7 +88,7 @@ class Replays:
 
             def check() -> None:
                 if number != self.newest:
-                    raise SupersededError("another replay was asked for")
+                    raise SupersededError("another replay was requested")
 
             check()
             return replayed(self._opened, changes, seed, check)

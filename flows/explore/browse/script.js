@@ -23,7 +23,7 @@ async function replay(form) {
     said.textContent = made && made.dataset.moved ? made.dataset.moved + ": " : "";
     const link = document.createElement("a");
     link.href = "#replay";
-    link.textContent = made && made.dataset.moved ? "which" : "it did not work";
+    link.textContent = made && made.dataset.moved ? "which" : "failed";
     said.append(link);
     history.replaceState(null, "", address);
     section.classList.remove("busy");
@@ -67,7 +67,7 @@ async function vote(button) {
     if (answer.ok) {
       for (const other of group.querySelectorAll("button")) other.setAttribute("aria-pressed", String(other === button && !pressed));
     }
-    said.textContent = answer.ok ? (pressed ? "taken back" : "saved") : "not saved: " + (await answer.text() || answer.status);
+    said.textContent = answer.ok ? (pressed ? "removed" : "saved") : "not saved: " + (await answer.text() || answer.status);
   } catch (error) { said.textContent = "The server does not answer."; }
 }
 for (const button of document.querySelectorAll(".vote button")) button.addEventListener("click", () => vote(button));

@@ -131,7 +131,7 @@ class Server:
             if name == "replay.json":
                 return HTTPStatus.OK, "application/json", _json(self.pages.replayed(query))
             if name not in self.pages.by_name:
-                raise LookupError("There is no such page.")
+                raise LookupError("Page not found.")
             return HTTPStatus.OK, _HTML, self.pages.by_name[name](query)
         except SupersededError as error:
             return HTTPStatus.CONFLICT, _HTML, self.pages.error(str(error))

@@ -78,14 +78,14 @@ class StepPrecision:
 
     def parts(self) -> Iterator[Table | str]:
         """A row for each rule of a step, or one for what is kept; then the share over all."""
-        columns = ("rule", "#documents", "#votes", "#agree", "#share|.0%", "#95% interval|.0%", "#cannot say")
+        columns = ("rule", "#documents", "#votes", "#agree", "#share|.0%", "#95% interval|.0%", "#unsure")
         rows = [
             (one.rule or "kept", one.documents, one.share.votes, one.share.agreeing, one.share.share,
              (one.share.low, one.share.high) if one.share.votes else None, one.unsure, one.sought)
             for one in self.rules
         ]  # fmt: skip
-        title = f"votes on the drops of {self.step} ({self.stage})" if self.step else "votes on what is kept"
-        yield Table((*columns, "#looked for"), rows, title)
+        title = f"votes on the drops of {self.step} ({self.stage})" if self.step else "votes on kept documents"
+        yield Table((*columns, "#relevant"), rows, title)
         if self.precision is not None:
             what = f"of {self.step}'s drops readers would drop" if self.step else "of what is kept readers would keep"
             over = "" if self.covered == self.documents else f", over rules with {self.covered:,} of {self.documents:,}"
@@ -212,11 +212,11 @@ def _read(path: str) -> Vote | None:
     if not files.exists(path):
         return None
     data = files.read_bytes(path)
-    with opening(path, "vote as a page of `gristmill browse` keeps it", "remove it"):
+    with opening(path, "vote as saved by a page of `gristmill browse`", "remove it"):
         made = Vote.model_validate_json(data)
     if not path.endswith(f"/{made.stage}/{_file_name(made.id)}"):
         # read as it is, it would be a second vote on its document
-        raise ValueError(f"{path} is in the place of another file: it is a vote on {made.id}; remove it")
+        raise ValueError(f"{path} has the name of another file: it is a vote on {made.id}; remove it")
     return made
 
 

@@ -50,13 +50,13 @@ def batch_of(target: str, step: int, settings: MachineSettings | None = None) ->
     model = trained_model(target, settings)
     run, data = model.saved.run, model.saved.data
     if model.report is None or model.report.trained is None or run is None or data is None:
-        raise ValueError(f"{target} is the folder of a model: name its recipe, whose home has the documents")
+        raise ValueError(f"{target} is the folder of a model: give its recipe, whose home has the documents")
     stage = model.report.trained.model
     names = [name for name in (EVENTS,) if files.exists(files.join(stage.folder, name))]
     left_out = windows_left_out(read_events(local_files(settings, stage, names) / EVENTS))
     steps = run.training.steps
     if not 1 <= step <= steps:
-        raise IndexError(f"the training of {model.name} has the steps 1 to {steps:,}, and no step {step:,}")
+        raise IndexError(f"the training of {model.name} has the steps 1 to {steps:,}, so there is no step {step:,}")
     plan = run.training.batches(run.model.seq_len)
     order = Order(data, seq_len=run.model.seq_len, batch=plan, seed=run.training.data_seed)
     number = batch_number(step - 1, left_out)

@@ -81,8 +81,8 @@ class Memorized:
         """Groups of prompts by their copies."""
         columns = ("copies in the training data", "#prompts", "#continued verbatim|.2%", f"#{LEVEL:.0%} interval|.2%")
         rows = [(one.name, one.prompts, one.share, (one.low, one.high), one.tokens) for one in self.groups]
-        title = f"{self.prompt} tokens given, the {self.continuation} that follow expected of {self.model}"
-        return Table((*columns, "#tokens before the first other|.1%"), rows, title)
+        title = f"{self.prompt} prompt tokens, and the next {self.continuation} tokens expected from {self.model}"
+        return Table((*columns, "#tokens before the first difference|.1%"), rows, title)
 
     def _repr_html_(self) -> str:
         return pages.notebook([self.table.title], [self.table])
@@ -117,7 +117,7 @@ def memorized(
         within = (copies >= least) & (copies <= (np.inf if most is None else most))
         if within.any():
             groups.append(_group(least, most, found[within], continuation))
-    assert index.texts.mixture is not None, "a model is trained on a mixture"
+    assert index.texts.mixture is not None, "a model is trained with a mixture"
     epochs = {name: source["epochs"] for name, source in index.texts.mixture.result["sources"].items()}
     return Memorized(model.name, prompt, continuation, epochs, tuple(groups))
 
@@ -131,7 +131,7 @@ def _group(least: int, most: int | None, found: np.ndarray, continuation: int) -
 
 
 def _too_short(size: int, what: str) -> ValueError:
-    return ValueError(f"no document of {what} has {size} tokens: ask for shorter prompts or continuations")
+    return ValueError(f"no document of {what} has {size} tokens: use shorter prompts or continuations")
 
 
 def _of_training(index: PhraseIndex, draw: np.random.Generator, count: int, size: int) -> tuple[np.ndarray, np.ndarray]:

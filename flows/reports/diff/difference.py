@@ -148,7 +148,7 @@ class Difference:
     @property
     def sentence(self) -> str:
         """How many documents both sides keep, and how many of them have another text."""
-        return f"{self.both:,} documents are in both, {self.changed.documents:,} of them with another text"
+        return f"{self.both:,} documents are in both, {self.changed.documents:,} of them with different text"
 
     def _repr_html_(self) -> str:
         sides = [(name, one.name, one.documents, one.characters) for name, one in (("A", self.a), ("B", self.b))]

@@ -62,8 +62,8 @@ def side_of_stage(stage: FinishedStage) -> Side:
     extracted = chain[0]
     if not stage.counts_documents or extracted.name != "documents":
         raise ValueError(
-            f"{stage.label} keeps no documents, or the stages from which it was made are not in the home: give a "
-            "recipe, or a stage with documents in and out, as `gristmill home status` prints it"
+            f"{stage.label} keeps no documents, or the stages that it was made from are not in the home: "
+            "give a recipe, or a stage with documents in and out, as `gristmill home status` prints it"
         )
     measured = [each for one in chain for each in (*one.measured, *_scores(one))]
     texts = stage if "text" in parquet.columns(stage.part(0)) else stage.documents or extracted

@@ -32,7 +32,7 @@ def side_of(target: Any, settings: MachineSettings) -> Side:
     if isinstance(target, str) and _LABEL.fullmatch(target) and not files.exists(target):
         found = Home(settings.home).stages(target)
         if not found:
-            raise LookupError(f"{settings.home} has no finished stage {target}; `gristmill home status` prints them")
+            raise LookupError(f"{settings.home} has no finished stage {target}; `gristmill home status` lists them")
         return side_of_stage(found[0])
     return _side_of_recipe(target, settings)
 

@@ -159,8 +159,8 @@ def histogram(
         for place, (_, name) in zip(places, inside, strict=True)
     ]
     return Markup(
-        '<figure class="histogram">{drawn}<div class="axis"><span>{low}</span>'
-        "<span>{label}{scale}; at most {most} in a bar</span><span>{high}</span></div></figure>"
+        '<figure class="histogram">{drawn}<div class="axis"><span>{low}</span><span>{label}{scale}; at most '
+        "{most} in a bar</span><span>{high}</span></div></figure>"
     ).format(
         label=label,
         drawn=_svg(f"documents by {label}", _WIDTH, _HEIGHT, drawn, stretched=True),
@@ -181,7 +181,7 @@ def strip(share: float, label: str) -> Markup:
 
 def interval(low: float, value: float, high: float, ends: tuple[float, float], form: str = "+.4f") -> Markup:
     """A value and its interval between the ends of a common axis, with a line at 0: right of it in one color, left of
-    it in another, grey where the interval has it."""
+    it in another, gray where the interval has it."""
     name = "part" if low > 0 else "cut" if high < 0 else "soft"
     place = [240 * (min(max(each, ends[0]), ends[1]) - ends[0]) / (ends[1] - ends[0]) for each in (low, value, high, 0)]
     drawn = [_shape("rect", "tick", x=place[3] - 0.5, y=0, width=1, height=16)]

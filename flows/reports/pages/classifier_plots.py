@@ -59,9 +59,9 @@ def confusion_file(measured: Mapping[str, Any]) -> bytes:
     labels = list(measured["by_label"])
     counts = np.asarray(measured["confusion"], np.float64)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    given = charts.matrix("labels that were given by label", labels, shares)
+    given = charts.matrix("number of labels by label", labels, shares)
     f1 = [(name, each["f1"], f"{each['f1']:.3f}") for name, each in measured["by_label"].items()]
-    return charts.beside("labels that were given by label; F1 by label", given, charts.bars("F1 by label", f1)).encode()
+    return charts.beside("number of labels, and F1, by label", given, charts.bars("F1 by label", f1)).encode()
 
 
 def trained_classifier(corpus: Corpus) -> StageResult | None:

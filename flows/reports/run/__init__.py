@@ -115,11 +115,11 @@ class Run:
         rows = funnel(self.corpus.stages)
         lines = [f"{rows[-1].documents_out:,} of {rows[0].documents_in:,} documents kept"]
         if self.tokens is not None:
-            lines.append(f"{self.tokens:,} tokens to train on")
+            lines.append(f"{self.tokens:,} training tokens")
         if result := self.result:
             lines.append(
-                f"{result['heldout/bits_per_byte']:.4f} bits/byte on held-out text, "
-                f"where the unigram model has {result['unigram/bits_per_byte']:.4f}"
+                f"{result['heldout/bits_per_byte']:.4f} bits/byte on held-out text (unigram model: "
+                f"{result['unigram/bits_per_byte']:.4f})"
             )
             named = {name.split("/")[1]: value for name, value in result.items() if name.startswith("evaluation/")}
             lines += [f"{value:.4f} bits/byte on {name}" for name, value in named.items()]
@@ -180,7 +180,7 @@ class Run:
         what `gristmill export documents` writes.
 
         >>> run.documents
-        <Rows of id, text, url, date, source, licence, language, cluster_size, gopher_quality_words, ...>
+        <Rows of id, text, url, date, source, license, language, cluster_size, gopher_quality_words, ...>
         """
         return rows.documents(self.recipe, self.corpus)
 
@@ -386,7 +386,7 @@ class Run:
         labels = [stage.label for _, stage in self.built]
         found = [label for label in labels if not stage or stage in (label, label.rpartition("-")[0])]
         if not found:
-            raise LookupError(f"no stage {stage} in the run of {self.recipe.name}; there are: {', '.join(labels)}")
+            raise LookupError(f"no stage {stage} in the run of {self.recipe.name}; its stages are {', '.join(labels)}")
         return found
 
     @cached_property

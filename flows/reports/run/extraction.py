@@ -29,7 +29,7 @@ def date_lines(recipe: Recipe, corpus: Corpus) -> Iterator[str]:
     for name, dates in sources.items():
         if dates["unread"]:
             yield (
-                f"{dates['unread']:,} documents of {name} have a date that cannot be read, such as "
+                f"{dates['unread']:,} documents of {name} have a date that could not be parsed, such as "
                 f"{', '.join(map(repr, dates['examples']))}: they count as documents without a date"
             )
     undated = sum(dates["none"] + dates["unread"] for dates in sources.values())
@@ -38,5 +38,5 @@ def date_lines(recipe: Recipe, corpus: Corpus) -> Iterator[str]:
         if undated and by_date and "keep" in step.model_fields_set:
             yield (
                 f"{step.step} keeps the {by_date[0]} of duplicates, and {undated:,} documents have no date: "
-                "they come after all that have one"
+                "they come after all documents with a date"
             )

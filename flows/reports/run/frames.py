@@ -76,7 +76,9 @@ def lineage(
     `deciding`: of those that decided about documents. Raises LookupError."""
     documents = [*lineage_report.trace(settings.home, document, settings.remote_io, corpus.extracted.label)]
     if len(documents) > 1:
-        raise LookupError(f"{len(documents)} documents have an id that begins with {document}: give more of it")
+        raise LookupError(
+            f"{len(documents)} documents have an id that begins with {document}: give more characters of it"
+        )
     [one] = documents
     return replace(
         one,
@@ -109,7 +111,7 @@ def similar(
     """The documents most like one of a run, or like a text file. Raises LookupError for a recipe without `minhash`."""
     signatures = [stage for stage in corpus.stages if stage.name == "signatures"]
     if not signatures:
-        raise LookupError(f"the recipe {recipe.name} has no step `minhash`: it has no signatures to compare")
+        raise LookupError(f"the recipe {recipe.name} has no step `minhash`, so there are no signatures to compare")
     redis = settings.redis.get_secret_value()
     [result] = similar_report.look_up(
         settings.home, document, redis, None, None, threshold, n, lambda *done: None, signatures[-1].label

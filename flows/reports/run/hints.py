@@ -59,10 +59,10 @@ class Hint:
     def sentence(self) -> str:
         """The counts, and what they are based on."""
         return (
-            f"`{self.step}.{self.rule}` dropped {self.dropped / self.arrived:.0%} of {self.arrived:,} documents; with "
-            f"{self.setting} {self.looser:g} instead of {self.threshold:g} it would drop "
-            f"{self.looser_dropped / self.arrived:.0%}, and {self.kept:,} more documents would pass (replayed on the "
-            "signals of this run)"
+            f"`{self.step}.{self.rule}` dropped {self.dropped / self.arrived:.0%} of {self.arrived:,} "
+            f"documents. With {self.setting} {self.looser:g} instead of {self.threshold:g}, it would drop "
+            f"{self.looser_dropped / self.arrived:.0%}, and {self.kept:,} more documents would pass "
+            "(replayed on the signals of this run)"
         )
 
     def command(self, recipe: str) -> str:

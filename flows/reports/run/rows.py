@@ -140,7 +140,7 @@ class Rows:
         for name in columns:
             if name not in self.schema.names:
                 there = did_you_mean(name, self.schema.names)
-                raise LookupError(f"no column {name}; {there} there are: {', '.join(self.schema.names)}")
+                raise LookupError(f"no column {name}; {there} the columns are {', '.join(self.schema.names)}")
         return pa.schema([self.schema.field(name) for name in columns])
 
 
@@ -264,7 +264,7 @@ def clusters(recipe: Recipe, corpus: Corpus) -> Rows:
     """All documents of clusters of near-duplicates. Raises LookupError where the recipe does not look for any."""
     made = [stage for stage in corpus.stages if stage.name == "near_duplicates"]
     if not made:
-        raise LookupError(f"the recipe {recipe.name} has no step `minhash`: it looks for no near-duplicates")
+        raise LookupError(f"the recipe {recipe.name} has no step `minhash`, so it does not detect near-duplicates")
     parts = tuple(decided_files(made[-1].folder, made[-1].result["partitions"]).paths())
 
     def read(number: int, names: Sequence[str]) -> Iterator[pa.Table]:

@@ -62,16 +62,16 @@ def views(
     known = {column.name: column.meaning for column in known_columns(recipe, "", own)}
     kept = {"kept": "whether the document is curated"}
     made = [
-        View("documents", "curated documents, with their texts and all that steps measured", documents, known),
+        View("documents", "curated documents, with their texts and all measured signals", documents, known),
         View(
             "extracted",
-            "all extracted documents without their texts, whether they are kept, and all that steps measured",
+            "all extracted documents, kept or not, with all measured signals and without texts",
             rows.extracted(recipe, corpus),
             known | kept,
         ),
         View("ledger", "dropped records and documents, with rule and reason", rows.ledger(stages), _STAGE),
         View("edits", "spans that steps cut out of texts", rows.edits(stages), _STAGE),
-        View("sources", "what was read of each source", _sources(corpus)),
+        View("sources", "input of each source", _sources(corpus)),
         View("funnel", "documents before and after each step", _funnel(funnel), {"kept": "share of the documents"}),
     ]
     if any(stage.name == "near_duplicates" for stage in corpus.stages):
@@ -123,7 +123,7 @@ def _check_statements(connection: "duckdb.DuckDBPyConnection", sql: str) -> None
     except duckdb.Error as error:
         raise QueryError(f"{error}".splitlines()[0]) from None
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
-        raise QueryError("one SELECT at a time is allowed, and nothing that writes, attaches or sets")
+        raise QueryError("only one SELECT is allowed, and no statement that writes, attaches or sets")
 
 
 _EVERY = ""
@@ -186,8 +186,8 @@ class _Stream:
         ]
         if {*self._read} & {*self._ambiguous}:
             raise QueryError(
-                f"{self.view.name} has the columns {', '.join(self._ambiguous)}, whose names are the same in SQL: give "
-                "one of them another name in the source's `columns`"
+                f"{self.view.name} has the columns {', '.join(self._ambiguous)}, whose names are equal in "
+                "SQL: rename one of them in the source's `columns`"
             )
 
     def __arrow_c_schema__(self) -> object:

@@ -4,8 +4,8 @@ It is in the home beside the stages, `<home>/reports/<recipe>-<key>.html`, by th
 It holds texts of the crawl as they reached the rules that dropped them, ahead of later edits such as those of `pii`.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,20 +17,24 @@ from gristmill.flows.reports import near_duplicates, pages
 from gristmill.flows.reports.dropped import draw, samples
 from gristmill.flows.reports.finished import finished
 from gristmill.flows.reports.funnel import ranked
+from gristmill.flows.reports.hidden import hidden_ids
 from gristmill.flows.reports.lineage import rows_of
 from gristmill.flows.reports.marking import beginning
 from gristmill.flows.reports.pages import Shown, share
 from gristmill.flows.reports.pages.charts import bar
 from gristmill.flows.reports.pages.classifier_plots import cross_fitted, curves, trained_classifier
+from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.reports.run import Run
 from gristmill.flows.reports.run.bill import RunBill, bill
 from gristmill.flows.reports.run_page import plots
 from gristmill.flows.reports.run_page.plots import Counts, count
 from gristmill.flows.reports.run_page.signals import Judged, judged
 from gristmill.flows.reports.tables import short
+from gristmill.flows.stages.removal import takedown_lists
 from gristmill.storage import parquet
 from gristmill.storage.home import open_stage
 from gristmill.tasks.dedup.near.settings import MinHash
+from gristmill.tasks.dedup.takedowns import RULE as TAKEDOWN
 
 _EACH = 3  # documents shown of a rule, and of what a source keeps
 _MOST = 8  # of a rule, where there are more sources than _EACH
@@ -112,7 +116,7 @@ def _figures(report: Run) -> Iterator[tuple[str, Any]]:
     yield "documents kept", f"{last:,} of {first:,}"
     yield "kept", share(last, first)
     yield "tokens", report.tokens
-    yield "characters a token", report.characters_per_token and f"{report.characters_per_token:.2f}"
+    yield "characters per token", report.characters_per_token and f"{report.characters_per_token:.2f}"
     if report.trained:
         yield "bits per byte, held out", f"{report.result['heldout/bits_per_byte']:.4f}"
 
@@ -141,7 +145,7 @@ def _records(report: Run, counts: Counts) -> Iterator[tuple[Any, ...]]:
         ("encoding", counts.encodings),
         ("declared and read:", report.relabeled),
         ("text by engine", report.engines),
-        ("no text is read of type", report.types),
+        ("no text was extracted from type", report.types),
         (f"dropped by {report.steps[0].step}:", report.steps[0].drops),
     )
     for what, found in groups:
@@ -185,20 +189,23 @@ def rules(report: Run) -> list[Rule]:
     found = []
     for stage in report.corpus.stages:
         shown = samples(open_stage(stage.folder), report.corpus.sources, _each(report)) if stage.step_counts else {}
+        # a page is handed around: what was taken down is not on it, whatever dropped it
+        every = [one.row for some in shown.values() for one in some]
+        hidden = _hidden(report, ((row["id"], row.get("url")) for row in every))
         for step in stage.step_counts:
             for rule, dropped in ranked(step["drops"]).items():
-                # a page is handed around: what was taken down is not on it
-                some = [] if "takedown" in rule else shown[step["step"], rule]
-                found.append(
-                    Rule(
-                        step["step"],
-                        rule,
-                        step["rows_in"],
-                        dropped,
-                        [pages.shown_drop(one, _CHARACTERS) for one in some],
-                    )
-                )
+                some = [one for one in shown[step["step"], rule] if one.row["id"] not in hidden]
+                some = [] if rule == TAKEDOWN else some
+                texts = [pages.shown_drop(one, _CHARACTERS) for one in some]
+                found.append(Rule(step["step"], rule, step["rows_in"], dropped, texts))
     return found
+
+
+def _hidden(report: Run, documents: Iterable[tuple[str, str | None]]) -> set[str]:
+    """The ids of the documents that the recipe's takedown lists name."""
+    if not report.recipe.takedowns:
+        return set()
+    return hidden_ids(takedown_lists(open_run(report.settings, report.recipe)[0], report.recipe), documents)
 
 
 def _each(report: Run) -> int:
@@ -237,6 +244,10 @@ def _duplicates(report: Run) -> near_duplicates.Overview | None:
     if step is None or kept is None:
         return None
     placed = report.settings.placed(step)
-    return near_duplicates.overview(
+    overview = near_duplicates.overview(
         placed, kept, _PAIRS, report.data.tokens if report.data else None, report.characters_per_token
     )
+    sides = [(pair["example"].first, pair["example"].second) for pair in overview.pairs]
+    hidden = _hidden(report, ((one.id, one.url) for both in sides for one in both))
+    pairs = [pair for pair, both in zip(overview.pairs, sides, strict=True) if not hidden & {one.id for one in both}]
+    return replace(overview, pairs=pairs)

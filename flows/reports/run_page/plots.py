@@ -94,7 +94,7 @@ def lengths(counts: Counts) -> Markup:
     first, last = (there[0], there[-1] + 1) if there.size else (0, len(EDGES) - 1)
     arrived, kept = counts.lengths_arrived[first:last], counts.lengths_kept[first:last]
     series = [("arrived", np.zeros_like(arrived), arrived), ("kept", np.zeros_like(kept), kept)]
-    return charts.histogram(EDGES[first : last + 1], series, [], "characters of a document", True)
+    return charts.histogram(EDGES[first : last + 1], series, [], "characters per document", True)
 
 
 _FEW = 6  # thresholds of languages that are drawn
@@ -123,7 +123,7 @@ def losses(report: Run) -> Markup:
     return charts.plot(
         "training and held-out loss by step",
         Axis("step"),
-        Axis("loss, nats a token"),
+        Axis("loss, nats per token"),
         Layer("line", [line["step"] for line in lines], report.training_losses, "light", "training batch"),
         Layer("line", steps, values, "part", "held-out documents"),
         Layer("points", steps, values, "part"),

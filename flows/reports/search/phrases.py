@@ -67,7 +67,7 @@ class PhraseMatches:
     def sentence(self) -> str:
         """How often the phrase is in what is kept and in what was dropped."""
         kept, dropped = (f"{one.times:,} times in {one.documents:,} documents" for one in (self.kept, self.dropped))
-        return f"{tables.short(self.phrase)!r}: {kept} that are kept, {dropped} that were dropped"
+        return f"{tables.short(self.phrase)!r}: {kept} in kept documents, {dropped} in dropped documents"
 
     @property
     def table(self) -> Table:
@@ -93,7 +93,7 @@ def find(index: PhraseIndex, phrase: str, n: int = 5, dropped: bool = True) -> P
     """
     wanted = phrase.encode()
     if not wanted:
-        raise ValueError("an empty phrase is everywhere: give some text")
+        raise ValueError("the phrase is empty: give some text")
     with index.workers(1) as workers:
         tallies = tallied(index, workers, [wanted], n, dropped)
     [found] = described(index, [wanted], tallies)
@@ -211,7 +211,7 @@ def trace(index: PhraseIndex, text: str, spans: int = 10, n: int = 3, words: int
     scanned = scan(pa.chunked_array([pa.array([text], pa.large_string())]))
     begins, ends = scanned.word_start.tolist(), scanned.word_stop.tolist()
     if not begins:
-        raise ValueError("the text has no word: give some text to trace")
+        raise ValueError("the text has no words: give some text to trace")
     data = text.encode()
 
     reached, first_words = np.zeros(len(begins), np.int64), np.arange(len(begins))

@@ -110,7 +110,7 @@ def find_words(words: WordIndex, query: str, n: int = 5) -> WordMatches:
     "phrases"; `-must not`, AND, OR; `title:`, `url:`, `source:`, `id:`, `step:`, `rule:`, `kept:true`.
     Raises ValueError for what is no query."""
     if not query.strip():
-        raise ValueError("an empty query: give some words")
+        raise ValueError("the query is empty: give some words")
     check_query(query)
     best: list[Ranked] = []
     matching, shards = 0, range(len(words.corpus.sources))

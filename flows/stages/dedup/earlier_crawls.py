@@ -110,9 +110,9 @@ def _check_chain(folder: str, manifest: Mapping[str, Any], before: list[EarlierC
     if theirs != ours:
         labels = [label for name, label in manifest["read"].items() if name.startswith("earlier ")]
         raise ValueError(
-            f"`earlier` names {folder}, which has itself {labels or theirs or 'nothing'} as `earlier`; here "
-            f"{[crawl.label for crawl in before] or 'nothing'} comes before it: name all earlier crawls, the oldest "
-            "first, each made with those before it"
+            f"`earlier` names {folder}, which was built with {labels or theirs or 'nothing'} as its own "
+            f"`earlier`, but here {[crawl.label for crawl in before] or 'nothing'} comes before it: list all "
+            "earlier crawls, oldest first, each built with those before it"
         )
 
 
@@ -122,8 +122,8 @@ def _check_versions(folder: str, manifest: Mapping[str, Any]) -> None:
     for name, ours in {"signing": SIGNING, "banding": BANDING, "ordering": ORDERING}.items():
         if theirs[name] != ours:
             raise ValueError(
-                f"`earlier` names {folder}, made with version {theirs[name]} of {name}; here it is version {ours}: "
-                "run the recipe of that crawl again"
+                f"`earlier` names {folder}, built with version {theirs[name]} of {name}, but here it is "
+                f"version {ours}: run the recipe of that crawl again"
             )
 
 
@@ -139,7 +139,7 @@ def _check_settings(folder: str, record: Mapping[str, Any], step: MinHash) -> No
         for name, value in step.part(kind).model_dump(mode="json").items():
             if (theirs := record[part][name]) != value:
                 theirs, ours = ("null" if setting is None else setting for setting in (theirs, value))
-                raise ValueError(f"`earlier` names {folder}, whose `{name}` is {theirs}; here it is {ours}")
+                raise ValueError(f"`earlier` names {folder}, whose `{name}` is {theirs}, but here it is {ours}")
 
 
 def _check_readable(crawl: EarlierCrawl, number: int, step: MinHash) -> None:
@@ -147,8 +147,8 @@ def _check_readable(crawl: EarlierCrawl, number: int, step: MinHash) -> None:
     shards = crawl.shards(number)
     if shards and not files.exists(shards[0].kept):
         raise ValueError(
-            f"`earlier` names {crawl.folder}, which has no {shards[0].kept}: it was removed, or an older version made "
-            "the stage; run the recipe of that crawl again"
+            f"`earlier` names {crawl.folder}, which has no {shards[0].kept}: it was removed, or an older "
+            "version built the stage; run the recipe of that crawl again"
         )
     try:
         finished = layout.manifest(crawl.signatures) is not None
@@ -165,8 +165,8 @@ def _check_readable(crawl: EarlierCrawl, number: int, step: MinHash) -> None:
         raise ValueError(f"`earlier` names {crawl.folder}, which cannot be used: {error}") from error
     if not again:
         raise ValueError(
-            f"`earlier` names {crawl.folder}, whose signatures are not those that this version gives the same texts: "
-            "run the recipe of that crawl again, or install the version that made it"
+            f"`earlier` names {crawl.folder}, whose signatures differ from those that this version computes "
+            "for the same texts: run the recipe of that crawl again, or install the version that built it"
         )
 
 

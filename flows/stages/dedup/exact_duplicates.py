@@ -58,7 +58,7 @@ def content_duplicates(context: RunContext, recipe: Recipe, corpus: Corpus, step
 
 
 def _deduplicate(phases: PhaseRunner, record: ExactDeduplication, places: CorpusPlaces) -> dict:
-    """Keep one document of each group of equal ones."""
+    """Keep one document of each group of duplicates."""
     common, n_shards, partitions = {"settings": record.settings}, len(places.sources), record.partitions
     digests = KeyRanges(partitions)
     signals = places.signals if record.settings.best else [()] * n_shards
@@ -105,7 +105,7 @@ def passage_dedup(context: RunContext, _: Recipe, corpus: Corpus, step: passages
 
 
 def _cut(phases: PhaseRunner, record: PassageDeduplication, places: CorpusPlaces) -> dict:
-    """Cut passages that occurred before."""
+    """Cut passages that occurred earlier."""
     common, n_shards = {"step": record.step}, len(places.sources)
     partitions = record.step.partitions or passages.partitions(_characters(phases, places))
     keys = KeyRanges(partitions)
@@ -128,7 +128,7 @@ def _cut(phases: PhaseRunner, record: PassageDeduplication, places: CorpusPlaces
 
 
 def _characters(phases: PhaseRunner, places: CorpusPlaces) -> int:
-    """How many characters the documents have."""
+    """Count the characters of documents."""
     counted = phases.map("count", count_characters, {i: {"kept": places.kept[i]} for i in places.shards()})
     return sum(counts["characters"] for counts in counted.values())
 
@@ -159,7 +159,7 @@ def substring_dedup(context: RunContext, _: Recipe, corpus: Corpus, step: Substr
 
 
 def _decide(phases: PhaseRunner, record: SpanCutting, places: SubstringDedupPlaces) -> dict:
-    """Cut or drop by duplicated spans."""
+    """Cut duplicated spans, or drop documents with many of them."""
     work = substring_cuts.cut_shard if record.policy == "cut" else substring_cuts.drop_shard
     common = {"spans": places.spans, "settings": record}
     phases.map(record.policy, work, {i: places.corpus.shard(i) | common for i in places.corpus.shards()})

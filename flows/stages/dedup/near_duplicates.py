@@ -157,7 +157,7 @@ def candidates(
 
 
 def _match(phases: PhaseRunner, record: Matching, places: NearDuplicatesPlaces) -> dict:
-    """Find candidates of near-duplicates."""
+    """Find candidate pairs of near-duplicates."""
     phases.message(curve_message(record.banding))
     partitions, ranges = record.partitions, KeyRanges(record.partitions)
     signed = bands_files(places.signatures, len(places.own))

@@ -55,12 +55,12 @@ def semantic_duplicates(context: RunContext, recipe: Recipe, corpus: Corpus, ste
 
 
 def _deduplicate(phases: PhaseRunner, record: VectorDeduplication, places: CorpusAndStage) -> dict:
-    """Keep one document of each group of near vectors."""
+    """Keep one document of each group of similar vectors."""
     return _decide(phases, record, places, "semantic")
 
 
 def _balance(phases: PhaseRunner, record: VectorDeduplication, places: CorpusAndStage) -> dict:
-    """Keep at most so many documents of a cluster of vectors."""
+    """Limit the number of documents per cluster of vectors."""
     return _decide(phases, record, places, "full_cluster")
 
 

@@ -161,7 +161,9 @@ def _begin(to: str, identity: dict[str, Any]) -> dict[str, str]:
     there = files.join(to, IDENTITY)
     if not files.exists(there):
         if files.names(to):
-            raise FileExistsError(f"{to} holds files that are no export of tokens: name another folder, or empty it")
+            raise FileExistsError(
+                f"{to} contains files that are not an export of tokens: choose another folder, or empty it"
+            )
         checked_json.write(there, identity)
         return {}
     try:
@@ -170,7 +172,7 @@ def _begin(to: str, identity: dict[str, Any]) -> dict[str, str]:
         raise FileExistsError(f"{there} is not what was written: remove {to}, and export again") from None
     if noted != identity:
         differs = ", ".join(f"{name} {noted.get(name)}" for name in identity if noted.get(name) != identity[name])
-        raise FileExistsError(f"{to} holds another export, of {differs}: name another folder, or remove it")
+        raise FileExistsError(f"{to} has a different export, of {differs}: choose another folder, or remove it")
     sums = files.join(to, SUMS)
     if not files.exists(sums):
         return {}
@@ -195,5 +197,5 @@ def _write(path: str, out: OutFile, progress: Progress) -> str:
         hashed = _Hashed(f, lambda size: progress(out.name, size))
         out.write(cast(IO[bytes], hashed))
         if out.size is not None and f.tell() != out.size:
-            raise RuntimeError(f"{path} has {f.tell():,} bytes, and should have {out.size:,}")
+            raise RuntimeError(f"{path} has {f.tell():,} bytes instead of {out.size:,}")
     return hashed.sum.hexdigest()

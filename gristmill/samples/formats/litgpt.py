@@ -65,7 +65,7 @@ def _config(code: int) -> dict[str, Any]:
 def _settings(export: TokenExport) -> str:
     source = export.source
     lines = [
-        f"# {export.name}, for `litgpt pretrain --config`: what of it LitGPT has settings for",
+        f"# {export.name}, for `litgpt pretrain --config`: the settings that LitGPT supports",
         "data:",
         "  class_path: litgpt.data.LitData",
         f"  init_args: {{data_path: ., split_names: [train, val], seed: {source.seed}}}",
@@ -89,5 +89,9 @@ def start(export: TokenExport) -> list[str]:
         "",
         "    from litdata.streaming import StreamingDataset, TokensLoader",
         f'    data = StreamingDataset("train", item_loader=TokensLoader(block_size={export.row}), shuffle=False)',
-        *(["", "What packing fills in is learned as end-of-text tokens: the format has no mask."] if lossy else []),
+        *(
+            ["", "Padding of packed rows is trained on as end-of-text tokens, because the format has no mask."]
+            if lossy
+            else []
+        ),
     ]

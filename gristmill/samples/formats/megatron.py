@@ -60,16 +60,18 @@ def start(export: TokenExport) -> list[str]:
             *lines,
             "A source is one dataset, and the blend has its share of the tokens: "
             + _table(export)
-            + ". Megatron draws "
-            "its own order of documents and samples, and reads a source as often as its share asks for. `heldout-...` "
-            "are the held-out sets: " + ", ".join(f"{part.kind}/{part.name}" for part in export.data.heldout) + ".",
+            + ". Megatron uses its own order of documents and samples, and repeats a source as "
+            "its share requires. `heldout-...` are the held-out sets: "
+            + ", ".join(f"{part.kind}/{part.name}" for part in export.data.heldout)
+            + ".",
         ]
     return [
         *lines,
-        "Megatron follows neither phases nor packed rows, so `phase-...` are the samples of each phase as they are "
-        f"read, a document of {export.source.seq_len:,} tokens each. Within a phase Megatron shuffles them.",
+        "Megatron supports neither phases nor packed rows, so `phase-...` are the samples of each phase in "
+        f"the order they are read, each as a document of {export.source.seq_len:,} tokens. Megatron shuffles "
+        "them within a phase.",
         *_later_phases(export),
-        *(["", "What packing fills in is learned as end-of-text tokens."] if export.data.row_length else []),
+        *(["", "Padding of packed rows is trained on as end-of-text tokens."] if export.data.row_length else []),
     ]
 
 
@@ -80,9 +82,9 @@ def _later_phases(export: TokenExport) -> list[str]:
     names = ", then with ".join(f"`megatron-{phase}.args`" for phase in later)
     return [
         "",
-        f"Start Megatron again from its checkpoint with {names}. `--train-samples` counts those of all phases before, "
-        "and Megatron begins at that number in its own order of the phase, which repeats it: the shares are those of "
-        "the phase, but some of its samples are read twice and some never.",
+        f"Restart Megatron from its checkpoint with {names}. `--train-samples` includes all earlier phases, "
+        "and Megatron starts at that number in its own order of the phase, which repeats it: the phase has "
+        "the right shares, but some of its samples are read twice and some never.",
     ]
 
 

@@ -93,8 +93,8 @@ def start(export: TokenExport) -> list[str]:
         f'    data = StreamingDataset(local="train", shuffle=False, batch_size=ROWS)  # {export.source.batch} in all',
         f'    data[0]["tokens"]    # {export.row:,} ids: the inputs are all but the last, the labels all but the first',
         "",
-        "`train_loader.yaml` has the same for llm-foundry. The samples are those of the run, in their order: phases, "
-        "repetitions and packing are in them. "
-        + ("`targets` is 0 where a token is not learned. " if export.data.row_length is not None else "")
+        "`train_loader.yaml` has the same for llm-foundry. The samples are in the order of the run and "
+        "include phases, repetitions and packing. "
+        + ("`targets` is 0 for tokens that are not trained on. " if export.data.row_length is not None else "")
         + "`heldout.bin` has the held-out tokens, raw.",
     ]

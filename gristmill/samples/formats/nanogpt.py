@@ -24,8 +24,8 @@ def files_of(export: TokenExport) -> Iterator[OutFile]:
     """Raises ValueError for a vocabulary whose ids are no uint16."""
     if export.dtype.str != "<u2":
         raise ValueError(
-            f"the vocabulary has {export.data.vocab_size:,} tokens, and nanoGPT reads uint16 ids alone: export for "
-            "another trainer, or set tokenizer.vocab_size to at most 65536"
+            f"the vocabulary has {export.data.vocab_size:,} tokens, but nanoGPT reads only uint16 ids: "
+            "export for another trainer, or set tokenizer.vocab_size to at most 65536"
         )
 
     def write(f: IO[bytes]) -> None:
@@ -37,7 +37,7 @@ def files_of(export: TokenExport) -> Iterator[OutFile]:
     yield heldout_file(export, "val.bin")
     yield content("meta.pkl", pickle.dumps({"vocab_size": export.data.vocab_size}, protocol=4))
     settings = [
-        f"# {export.name}: what of it nanoGPT has settings for; the model and its optimizer are yours",
+        f"# {export.name}: the settings that nanoGPT supports; choose the model and its optimizer yourself",
         'dataset = "gristmill"',
         f"block_size = {source.seq_len}",
         f"batch_size = {source.batch}",
@@ -55,9 +55,8 @@ def start(export: TokenExport) -> list[str]:
         "",
         "    python train.py data/gristmill/train_gristmill.py",
         "",
-        "nanoGPT reads windows at random places of `train.bin`, which has the samples of the run, "
-        f"{export.row:,} tokens each, in their order: the shares are those of the mixture. For the order too, on one "
-        "process:",
+        f"nanoGPT reads windows at random positions of `train.bin`, which has the samples of the run, {export.row:,} "
+        "tokens each, in order, so their shares match the mixture. To read them in order too, on one process:",
         "",
         *(f"    {line}" for line in IN_ORDER.splitlines()),
     ]

@@ -156,10 +156,10 @@ def start(export: TokenExport) -> list[str]:
     if export.ordered:
         return [
             *lines,
-            f"The samples are those of the run in their order, {export.row:,} tokens each: phases, repetitions and "
-            "packing are in them. OLMo-core makes labels of the tokens that it reads, so its sequences have one token "
-            "more than the model's context in the recipe.",
-            *(["`targets` has False for what is not learned."] if export.data.row_length else []),
+            f"The samples are in the order of the run, {export.row:,} tokens each, and include phases, "
+            "repetitions and packing. OLMo-core makes labels from the tokens that it reads, so its "
+            "sequences have one token more than the model's context in the recipe.",
+            *(["`targets` is False for tokens that are not trained on."] if export.data.row_length else []),
         ]
     return [
         *lines,

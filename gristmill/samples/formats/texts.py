@@ -39,8 +39,8 @@ def torchtitan_files(export: TokenExport) -> Iterator[OutFile]:
     name = export.data.tokenizer.path.name
     if name != "tokenizer.json":
         raise ValueError(
-            f"the tokenizer is {name}, and torchtitan reads tokenizer.json alone: set `tokenizer.kind: byte_bpe`, or "
-            "read the samples with gristmill.samples (docs/guides/other-trainers.md)"
+            f"the tokenizer is {name}, but torchtitan reads only tokenizer.json: set `tokenizer.kind: "
+            "byte_bpe`, or read the samples with gristmill.samples (docs/guides/other-trainers.md)"
         )
     yield from _files(export, "train", _train(export))
     yield from _files(export, "heldout", [_heldout(export)])
@@ -65,9 +65,9 @@ def nanochat_start(export: TokenExport) -> list[str]:
         f"    python -m scripts.base_train --max-seq-len={export.source.seq_len} "
         f"--total-batch-size={export.source.batch * export.source.seq_len} --num-iterations={export.source.steps}",
         "",
-        "nanochat encodes texts by its own tokenizer (`python -m scripts.tok_train`), and cuts them into rows by "
-        "itself, so it gets documents: each where the sample is read in which it begins. The last file is validation. "
-        f"A checkout from before March 2026 looks for `{NANOCHAT}` under the name `base_data`.",
+        "nanochat encodes texts with its own tokenizer (`python -m scripts.tok_train`) and cuts them into rows "
+        "itself, so it gets documents, each at the position of the sample in which it begins. The last file is "
+        f"validation. A checkout from before March 2026 looks for `{NANOCHAT}` under the name `base_data`.",
     ]
 
 
@@ -77,9 +77,9 @@ def torchtitan_start(export: TokenExport) -> list[str]:
         "",
         "    torchrun ... -m torchtitan.train --module llama3 --config CONFIG $(cat torchtitan.args)",
         "",
-        "torchtitan encodes texts by this tokenizer, and cuts them into rows by itself, so it gets documents: each "
-        "where the sample is read in which it begins. For the very samples take gristmill.samples: "
-        "docs/guides/other-trainers.md.",
+        "torchtitan encodes texts with this tokenizer and cuts them into rows itself, so it gets documents, "
+        "each at the position of the sample in which it begins. To get exactly the same samples, use "
+        "gristmill.samples: docs/guides/other-trainers.md.",
     ]
 
 

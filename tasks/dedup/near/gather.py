@@ -31,7 +31,7 @@ from gristmill.tasks.url.step import Url
 
 def with_words(candidates: pa.Table, shard: EarlierShard | OwnShard, shingling: Shingling) -> pa.Table:
     """The candidates with `set`, the hashes of their words in order, uint64, little-endian, as one binary; `key`, a
-    hash of an under-tokenised text, else 0; `size`, their words; `content`, a hash of words and key.
+    hash of an under-tokenized text, else 0; `size`, their words; `content`, a hash of words and key.
 
     Held: the words of all, 8 bytes each; the texts of a row group. Raises RuntimeError where a text is not that which
     was signed.

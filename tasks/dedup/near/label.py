@@ -131,8 +131,9 @@ def label_documents(folder: str, _: int, edges: SortedFiles, signatures: tuple[s
     n_bytes = bits.nbytes + before.nbytes + 4 * documents
     if n_bytes > memory or documents >= _MAX_DOCUMENTS:
         raise ValueError(
-            f"labels of {documents:,} documents that share bands need {n_bytes:,} bytes, `memory` allows {memory:,}: "
-            f"set GRISTMILL_MEMORY to {n_bytes} or more, or use bands of more rows, which fewer documents share"
+            f"labels of {documents:,} documents that share bands need {n_bytes:,} bytes, but `memory` allows "
+            f"{memory:,}: set GRISTMILL_MEMORY to {n_bytes} or more, or use bands with more rows, which "
+            "fewer documents share"
         )
     parent = np.arange(documents, dtype=np.uint32)
     for path, ends in _edges(edges):

@@ -89,7 +89,7 @@ def sought(text: str, settings: MinHash) -> Sought:
     texts = pa.chunked_array([[text]], pa.large_string())
     [row] = _signed(texts, settings).to_pylist()
     if not row["size"]:
-        raise ValueError("the text has no word (letters or digits), by which it could be like another one")
+        raise ValueError("the text has no words (letters or digits), so it cannot be compared")
     shingles, _ = shingle_sets(texts, settings)
     return Sought(row["size"], row["content"], shingles, np.frombuffer(row["signature"], "<u4"))
 
@@ -130,7 +130,7 @@ def in_redis(among: Signed, signature: np.ndarray, address: str, progress: Progr
         keys = index.query(_lean(signature, among.settings))
         if not _has_documents(among, keys):
             raise RuntimeError(
-                f"Redis at {label} holds under {base.decode()} what was not put there: delete the key {state}, and "
+                f"Redis at {label} has unexpected content under {base.decode()}: delete the key {state}, and "
                 "the next look-up fills the index again"
             )
         return _docs(keys)
@@ -299,8 +299,8 @@ def _connected(address: str) -> Iterator[tuple["Redis", str]]:
     except ValueError:
         # what urllib and redis say of it may hold the password
         raise ValueError(
-            "the address of the Redis cannot be read: write redis://user:password@host:port/db, rediss://... or "
-            "unix:///path; in a password, write %2F for / and so on"
+            "the address of Redis cannot be parsed: write redis://user:password@host:port/db, rediss://... "
+            "or unix:///path; in a password, write %2F for / and so on"
         ) from None
     options = pool.connection_kwargs
     label = (
@@ -319,6 +319,6 @@ def _refuse_eviction(client: "Redis", label: str) -> None:
     policy = client.info("memory")["maxmemory_policy"]
     if policy.startswith("allkeys"):
         raise RuntimeError(
-            f"Redis at {label} may throw away any key (maxmemory-policy {policy}), and an index with holes overlooks "
+            f"Redis at {label} may evict any key (maxmemory-policy {policy}), and an incomplete index misses "
             "documents: set maxmemory-policy to noeviction"
         )

@@ -36,21 +36,25 @@ Numbers = TypeVar("Numbers", bound=Powers)
 class Shingling(Settings):
     """What a document's set of shingles is, and its signature."""
 
-    shingle: int = Field(5, ge=1, le=64, description="words, or characters, of a shingle")
+    shingle: int = Field(5, ge=1, le=64, description="Words, or characters, per shingle.")
     unit: Literal["words", "characters"] = Field(
-        "words", description="words; in scripts without spaces, as Chinese and Thai, each character is one"
+        "words",
+        description="Unit of a shingle. In scripts without spaces, such as Chinese and Thai, each character is a word.",
     )
-    permutations: int = Field(128, ge=1, le=65536, description="values of a signature")
-    seed: int = Field(1, ge=0, lt=2**32, description="seed of datasketch's permutations")
+    permutations: int = Field(128, ge=1, le=65536, description="Number of values in a signature.")
+    seed: int = Field(1, ge=0, lt=2**32, description="Seed of datasketch's permutations.")
 
 
 class Banding(Settings):
     """Which documents are candidates of each other: those that share a band."""
 
     bands: int = Field(
-        16, ge=1, le=65535, description="groups of signature values; documents that share one are candidates"
+        16,
+        ge=1,
+        le=65535,
+        description="Number of bands, groups of signature values. Documents that share a band are candidates.",
     )
-    rows: int = Field(8, ge=1, description="signature values of a band, all of which must agree")
+    rows: int = Field(8, ge=1, description="Signature values per band, all of which must be equal.")
 
 
 class Verifying(Settings):
@@ -60,22 +64,26 @@ class Verifying(Settings):
         0.8,
         gt=0,
         le=1,
-        description="least Jaccard similarity for which a document is dropped; null: documents are not compared, and "
-        "of all that are connected by shared bands one is kept",
+        description="Minimum Jaccard similarity at which a document is dropped. null: candidates are not "
+        "compared, and one document of each group connected by shared bands is kept.",
     )
     verify: Literal["jaccard", "containment"] = Field(
         "jaccard",
-        description="containment: a document is dropped only if a kept one, no shorter, holds its word 3-grams, with "
-        "guards for texts that repeat themselves or have few words; `threshold` is not used then",
+        description="How candidates are compared. containment: a document is dropped only if a kept "
+        "document of at least its length contains its word 3-grams, with guards for repetitive "
+        "texts and texts with few words; `threshold` is not used.",
     )
     contained: float = Field(
-        1.0, gt=0, le=1, description="with `verify: containment`, least share of its 3-grams that the kept one holds"
+        1.0,
+        gt=0,
+        le=1,
+        description="With `verify: containment`, minimum fraction of its 3-grams that the kept document contains.",
     )
     comparisons: int = Field(
         128,
         ge=1,
-        description="most kept documents that a document is compared with, the first in keep order; documents that "
-        "share bands with more, and are like none of these, are kept and counted as left_out",
+        description="Maximum number of kept documents to compare a document with, the first in keep order. A document "
+        "that shares bands with more, and is similar to none of these, is kept and counted as left_out.",
     )
 
     @property
@@ -85,7 +93,8 @@ class Verifying(Settings):
 
 
 class MinHash(Shingling, Banding, KeepOrder, Verifying, CorpusStep):
-    """Of documents whose sets of shingles overlap, those are dropped for which a like one is kept.
+    """Near-duplicate removal with MinHash: a document is dropped if a similar document, with an overlapping set of
+    shingles, is kept.
 
     Documents are taken in the order of `keep`. One is dropped if, and only if, it shares a band of its signature with
     one before it that is kept and the Jaccard similarity of their sets, computed on the sets and not estimated, is at
@@ -123,20 +132,20 @@ class MinHash(Shingling, Banding, KeepOrder, Verifying, CorpusStep):
     keep: tuple[Criterion, ...] = Field(("longest",), description=KeepOrder.model_fields["keep"].description)
     earlier: tuple[Address, ...] = Field(
         (),
-        description="folders of finished stages `near_duplicates` of earlier crawls, the oldest first, each of them "
-        "made with those before it as its own `earlier`",
+        description="Folders of finished `near_duplicates` stages of earlier crawls, oldest first. Each "
+        "must have been built with those before it as its own `earlier`.",
     )
     takedowns: tuple[Address, ...] = Field(
         (),
-        description="addresses of lists with a document id, a URL, a host or a folder (https://example.org/a/*) a "
-        "line: they are dropped, and what was dropped for them is judged again",
+        description="Addresses of lists with a document id, a URL, a host or a folder (https://example.org/a/*) per "
+        "line. These documents are dropped, and their near-duplicates are decided again.",
     )
     partitions: int | None = Field(
         None,
         ge=1,
         le=65536,
-        description="pieces of the exchanges, of which a worker holds one; null: as many as there is to exchange, so "
-        "that it holds half a gigabyte; no result depends on it",
+        description="Number of partitions of the exchanges. A worker holds one in memory. null: chosen so "
+        "that a partition takes half a gigabyte. Does not change results.",
     )
 
     @model_validator(mode="after")
@@ -144,8 +153,8 @@ class MinHash(Shingling, Banding, KeepOrder, Verifying, CorpusStep):
         for key in ("earlier", "takedowns"):
             if self.threshold is None and (value := getattr(self, key)):
                 raise ValueError(
-                    f"`{key}` is {', '.join(value)}, but `threshold` is null, which keeps one document of all that are "
-                    f"connected by shared bands: give a threshold, such as 0.8, or remove `{key}`"
+                    f"`{key}` is {', '.join(value)}, but `threshold` is null, which keeps one document of "
+                    f"each group connected by shared bands: set a threshold, such as 0.8, or remove `{key}`"
                 )
         return self
 
@@ -153,11 +162,13 @@ class MinHash(Shingling, Banding, KeepOrder, Verifying, CorpusStep):
     def _longest_holds(self) -> Self:
         if self.verify == "containment":
             if self.threshold is None:
-                raise ValueError("`verify` is containment, but `threshold` is null, which compares nothing: remove it")
+                raise ValueError(
+                    "`verify` is containment, but `threshold` is null, which disables comparison: remove `verify`"
+                )
             if self.keep[:1] != ("longest",):
                 raise ValueError(
-                    f"`verify` is containment and `keep` is [{', '.join(self.keep)}]: a document is held by a longer "
-                    "one, so let `keep` begin with longest"
+                    f"`verify` is containment and `keep` is [{', '.join(self.keep)}]: a document is "
+                    "contained in a longer one, so `keep` must begin with longest"
                 )
         elif self.contained != 1:
             raise ValueError(
@@ -169,8 +180,8 @@ class MinHash(Shingling, Banding, KeepOrder, Verifying, CorpusStep):
     def _bands_fit(self) -> Self:
         if self.bands * self.rows > self.permutations:
             raise ValueError(
-                f"{self.bands} bands of {self.rows} rows need {self.bands * self.rows} permutations, "
-                f"there are {self.permutations}: raise permutations or lower bands or rows"
+                f"{self.bands} bands of {self.rows} rows need {self.bands * self.rows} permutations, but "
+                f"there are {self.permutations}: raise permutations, or lower bands or rows"
             )
         return self
 

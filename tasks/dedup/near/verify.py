@@ -169,8 +169,8 @@ def check_ids(candidates: pa.Table) -> None:
     twice = counts.filter(pc.greater(counts["count_all"], 1))["id"]
     if len(twice):
         raise ValueError(
-            f"two documents of one crawl have the id {pc.min(twice).as_py()!r}: name their sources otherwise, or the "
-            "column that makes their rows distinct (`id_column`)"
+            f"two documents of one crawl have the id {pc.min(twice).as_py()!r}: rename their sources, or use "
+            "a column that makes their rows distinct (`id_column`)"
         )
 
 

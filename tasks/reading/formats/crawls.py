@@ -58,19 +58,19 @@ _MAX_BYTES = 1 << 20  # of a page of these
 
 def _in_order(places: tuple[int, int]) -> tuple[int, int]:
     if places[0] > places[1]:
-        raise ValueError(f"is {list(places)}, whose first is after the last; exchange them")
+        raise ValueError(f"is {list(places)}, where the first is after the last; swap them")
     return places
 
 
 Range = Annotated[
     tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)]],
     AfterValidator(_in_order),
-    Field(description="[first, last], counted from 0; both are taken"),
+    Field(description="[first, last], counted from 0, both included"),
 ]
 
 
 class Archives(Files):
-    """WARC, ARC and WET files, known by their content.
+    """WARC, ARC and WET files. The format is detected from the content.
 
     In an address `{home}` stands for where the stages are kept and `{local}` for the machine's own folder.
     """
@@ -116,7 +116,7 @@ class Archives(Files):
 
 
 class Snapshot(SourceSettings):
-    """A crawl of Common Crawl, or a part of it.
+    """A Common Crawl snapshot, or part of one.
 
     `segments` takes Common Crawl's segments (a hundred a crawl, some 900 files each) by their place in its list of
     files, `files` takes files (of 1 GB) by their place among those that are left. Without them it is the whole crawl.
@@ -129,11 +129,19 @@ class Snapshot(SourceSettings):
     range_starts: ClassVar = Archives.range_starts
     examples: ClassVar = {"name": "crawl", "snapshot": "CC-MAIN-2024-51", "segments": [0, 4], "files": [0, 99]}
 
-    snapshot: str = Field(pattern=f"^{SNAPSHOT}$", description="CC-MAIN-YYYY-WW")
-    format: Literal["warc", "wet"] = Field("warc", description="`wet`: the text as Common Crawl extracts it")
-    segments: Range | None = Field(None, description="[first, last] of the crawl's segments, from 0; None: all")
-    files: Range | None = Field(None, description="[first, last] of the files that are left, from 0; None: all")
-    base: Address = Field(COMMON_CRAWL, description="or s3://commoncrawl, or a mirror")
+    snapshot: str = Field(pattern=f"^{SNAPSHOT}$", description="Name of the snapshot, CC-MAIN-YYYY-WW.")
+    format: Literal["warc", "wet"] = Field(
+        "warc", description="Files to read. `wet`: the text that Common Crawl extracted."
+    )
+    segments: Range | None = Field(
+        None, description="Range of the snapshot's segments to read, [first, last], counted from 0. None: all."
+    )
+    files: Range | None = Field(
+        None, description="Range of files to read within the chosen segments, [first, last], counted from 0. None: all."
+    )
+    base: Address = Field(
+        COMMON_CRAWL, description="Address to download from: Common Crawl, s3://commoncrawl, or a mirror."
+    )
     range_bytes: RangeBytes = RANGE_BYTES
 
     def shards(self) -> list[Shard]:
@@ -168,7 +176,7 @@ class Snapshot(SourceSettings):
 def _part(names: list[str], places: tuple[int, int], what: str) -> list[str]:
     first, last = places
     if not first <= last < len(names):
-        raise FileNotFoundError(f"{what} {first} to {last} are asked for; there are 0 to {len(names) - 1}")
+        raise FileNotFoundError(f"{what} {first} to {last} do not exist; choose from 0 to {len(names) - 1}")
     return names[first : last + 1]
 
 
@@ -179,33 +187,37 @@ def _snapshot_or_path(value: str, info: ValidationInfo) -> str:
 class _Indexed(SourceSettings):
     index: tuple[Annotated[str, AfterValidator(_snapshot_or_path)], ...] = Field(
         min_length=1,
-        description="snapshots (CC-MAIN-YYYY-WW), or paths, globs, addresses or lists of the index's Parquet files",
+        description="Snapshots (CC-MAIN-YYYY-WW), or paths, globs, addresses or lists of the index's Parquet files.",
     )
 
 
 class IndexFilters(Settings):
-    """Which records of the columnar index are taken: those that meet every filter that is not empty."""
+    """Filters on the columnar index: a record is read if it matches every filter that is not empty."""
 
-    hosts: tuple[str, ...] = Field((), description="www.example.org")
-    domains: tuple[str, ...] = Field((), description="example.org: what was registered, with all its hosts")
-    tlds: tuple[str, ...] = Field((), description="org")
-    languages: tuple[str, ...] = Field((), description="ISO 639-3, as `isl`; the page's first language counts")
-    mime: tuple[str, ...] = Field(("text/html", "application/xhtml+xml"), description="as detected from the content")
-    status: tuple[int, ...] = Field((200,), description="HTTP status codes")
-    url_prefixes: tuple[str, ...] = Field((), description="https://www.example.org/news/")
-    limit: int | None = Field(None, gt=0, description="at most so many records, an even sample of all that fit")
-    records_per_shard: int = Field(20_000, gt=0, description="most records of one job")
+    hosts: tuple[str, ...] = Field((), description="Exact host names, such as www.example.org.")
+    domains: tuple[str, ...] = Field((), description="Registered domains with all their hosts, such as example.org.")
+    tlds: tuple[str, ...] = Field((), description="Top-level domains, such as org.")
+    languages: tuple[str, ...] = Field(
+        (), description="Languages as ISO 639-3 codes, such as `isl`. Only the first language of a page counts."
+    )
+    mime: tuple[str, ...] = Field(
+        ("text/html", "application/xhtml+xml"), description="MIME types, as detected from the content."
+    )
+    status: tuple[int, ...] = Field((200,), description="HTTP status codes.")
+    url_prefixes: tuple[str, ...] = Field((), description="Beginnings of URLs, such as https://www.example.org/news/.")
+    limit: int | None = Field(None, gt=0, description="Maximum number of records: an even sample of all matches.")
+    records_per_shard: int = Field(20_000, gt=0, description="Maximum number of records per job.")
 
     @field_validator("languages")
     @classmethod
     def _three_letters(cls, languages: tuple[str, ...]) -> tuple[str, ...]:
         if other := [code for code in languages if not re.fullmatch("[a-z]{3}", code)]:
-            raise ValueError(f"has {', '.join(other)}, which the index never names; give codes of ISO 639-3, as eng")
+            raise ValueError(f"has {', '.join(other)}, which the index never has; use ISO 639-3 codes, such as eng")
         return languages
 
 
 class Selection(IndexFilters, _Indexed):
-    """Records that Common Crawl's columnar index names, fetched one by one, or neighbours together.
+    """Records that Common Crawl's columnar index lists. Each is fetched separately, or together with adjacent records.
 
     A record is taken if it meets every filter that is not empty (https://commoncrawl.org/columnar-index).
     """
@@ -225,7 +237,9 @@ class Selection(IndexFilters, _Indexed):
         "limit": 10000,
     }
 
-    base: Address = Field(COMMON_CRAWL, description="where the archives lie that the index names, and its snapshots")
+    base: Address = Field(
+        COMMON_CRAWL, description="Address of the archives that the index refers to, and of the snapshots' index files."
+    )
 
     def selected_shards(self, paths: Sequence[str]) -> list[Shard]:
         """The files at `paths`, which `gristmill.tasks.reading.index.gather` wrote for this source."""
@@ -333,6 +347,6 @@ def _check_name(name: str, path: str) -> None:
     """Raise ValueError for an archive that the index, a file from elsewhere, names outside of the source's base."""
     if "://" in name or "::" in name or "?" in name or ".." in name.split("/"):
         raise ValueError(
-            f"the index after {path} names the archive {name[:200]!r}, which is not a path below the source's `base`: "
-            "take the index from its publisher"
+            f"the index after {path} has the archive {name[:200]!r}, which is not a path below the source's "
+            "`base`: use the index from its publisher"
         )

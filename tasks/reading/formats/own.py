@@ -24,7 +24,7 @@ else:
 
 
 class Own(Carrying):
-    """Files of any kind, read by a function of your own.
+    """Files of any kind, read with your own Python function.
 
     `reader(file)` is given a seekable binary file and yields a mapping for each document: `text`, or `html` for a page,
     and, if it has them, `url`, `id`, `date` and columns of its own.
@@ -40,7 +40,8 @@ class Own(Carrying):
     }
 
     reader: str = Field(
-        pattern=r"^\w+(\.\w+)*:\w+$", description="module:function, or the name of one of an installed package"
+        pattern=r"^\w+(\.\w+)*:\w+$",
+        description="Reader: `module:function`, or the name of a reader from an installed package.",
     )
     files: Paths
 

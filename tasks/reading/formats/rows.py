@@ -58,7 +58,7 @@ class _Rows(Files):
 
 
 class Lines(_Rows, Columned):
-    """Files of JSON objects, one a line: plain, gzip or zstd, known by their content."""
+    """JSON Lines files, plain or compressed with gzip or zstd (detected from the content)."""
 
     key: ClassVar = "jsonl"
     file_format: ClassVar = "jsonl"
@@ -113,7 +113,7 @@ class Lines(_Rows, Columned):
             if not isinstance(row, dict):
                 if rows:  # a damaged line in a file of lines
                     continue
-                return Look(None, trouble="JSON, but not one object a line: write each document on its own line")
+                return Look(None, trouble="JSON, but not one object per line: write each document on its own line")
             rows.append(row)
             if len(rows) == TEXTS:
                 break
@@ -124,7 +124,7 @@ class Lines(_Rows, Columned):
 
 
 class Tables(_Rows, Columned):
-    """Parquet files of texts, or of the bytes of pages."""
+    """Parquet files with texts, or with the bytes of pages."""
 
     key: ClassVar = "parquet"
     file_format: ClassVar = "parquet"
@@ -141,7 +141,7 @@ class Tables(_Rows, Columned):
 
     parquet: Paths
     payload_column: str | None = Field(
-        None, description="column of the bytes of pages (HTML, PDF), instead of texts; `extract` reads them"
+        None, description="Column with the bytes of pages (HTML, PDF) instead of texts. `extract` reads them."
     )
     range_bytes: RangeBytes = RANGE_BYTES
 
@@ -182,7 +182,7 @@ class Tables(_Rows, Columned):
 
 
 class Texts(_Rows):
-    """Plain text files, one document a file: plain, gzip or zstd."""
+    """Plain text files, one document per file: plain, gzip or zstd."""
 
     key: ClassVar = "text"
     file_format: ClassVar = "text"
@@ -204,8 +204,8 @@ class Texts(_Rows):
 
 
 class Pages(_Rows):
-    """Files of pages, one document a file, known by their content: HTML (also by its name, as `.html`), PDF or text,
-    plain, gzip or zstd.
+    """Page files, one document per file: HTML, PDF or text; plain, gzip or zstd. The format is detected from the
+    content, and HTML also from the suffix `.html`.
 
     PDF documents are read if the step `extract` has `types: [..., pdf]`.
     """

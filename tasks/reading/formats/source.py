@@ -117,7 +117,7 @@ def _named(names: Sequence[str], columns: Sequence[str] | Mapping[str, Any]) -> 
 
 Paths = Annotated[
     tuple[Address, ...],
-    Field(min_length=1, description="paths, globs, https:// or s3:// addresses, or *.paths or *.paths.gz lists"),
+    Field(min_length=1, description="Paths, globs, https:// or s3:// addresses, or *.paths or *.paths.gz lists."),
 ]
 SHARD_BYTES = 16 << 20
 RANGE_BYTES = 256 << 20
@@ -125,9 +125,9 @@ RangeBytes = Annotated[
     int,
     Field(
         gt=0,
-        description="a file of more bytes, as it is stored, is read in ranges of one size, each a shard, which are "
-        "divided where records, lines, compressed members or row groups begin; a single gzip stream, or row group, is "
-        "read whole by one job",
+        description="Size above which a file is split (bytes, as stored). Each range is a shard. Files are "
+        "split where records, lines, compressed members or row groups begin. A single gzip "
+        "stream or row group cannot be split, so one job reads it.",
     ),
 ]
 
@@ -178,7 +178,7 @@ class SourceSettings(Settings):
 
     name: str = Field(
         pattern=r"^[a-z][a-z0-9_-]*$",
-        description="of the source; `mixture.weights`, `reference` and the funnel name it",
+        description="Name of the source. `mixture.weights`, `reference` and the funnel refer to it.",
     )
 
     @property
@@ -251,8 +251,8 @@ class Files(SourceSettings):
     shard_bytes: int = Field(
         SHARD_BYTES,
         gt=0,
-        description="files go together, in the order of their names, into shards of at most so many bytes as they are "
-        "stored, and of at most a sixteenth of the source; a larger file is a shard of its own",
+        description="Maximum size of a shard (bytes, as stored). Files in the same folder are grouped in name order "
+        "until a shard reaches this size or a sixteenth of the source. A larger file is a shard by itself.",
     )
 
     @property
@@ -299,7 +299,7 @@ class Files(SourceSettings):
             problems += self.column_problems(next(iter(sizes)))
         if sizes and all(size == 0 for size in sizes.values()):
             patterns = ", ".join(self.paths)
-            problems.append(((key,), f"is {patterns}, of which every file is empty; give files with documents"))
+            problems.append(((key,), f"is {patterns}, but every file is empty; give files with documents"))
         known_sizes = [size for size in sizes.values() if size is not None]
         is_packed = any(not path.endswith((".jsonl", ".json", ".txt")) for path in sizes)
         return Inspection(
@@ -323,8 +323,8 @@ class Files(SourceSettings):
 class Carrying(Files):
     columns: Literal["*"] | tuple[str, ...] | dict[str, str] = Field(
         (),
-        description='columns that documents carry to every table and export: [title, license], "*" for all, or with '
-        "names of one's own, {site_language: language}",
+        description='Columns to copy to every table and export: [title, license], "*" for all, or with new '
+        "names, {site_language: language}.",
     )
 
     @field_validator("columns")
@@ -336,10 +336,12 @@ class Carrying(Files):
 
 
 class Columned(Carrying):
-    text_column: str = Field("text", description="column, or key, of the texts")
-    url_column: str | None = Field(None, description="of the URLs; None: there are none")
-    id_column: str | None = Field(None, description="of ids that are unique; None: the place in the file is the id")
-    date_column: str | None = Field(None, description="of the dates; None: there are none")
+    text_column: str = Field("text", description="Column, or JSON key, with the text.")
+    url_column: str | None = Field(None, description="Column with the URL. None: documents have no URL.")
+    id_column: str | None = Field(
+        None, description="Column with a unique id. None: the id is the record's position in its file."
+    )
+    date_column: str | None = Field(None, description="Column with the date. None: documents have no date.")
 
     @property
     def read_columns(self) -> Columns:

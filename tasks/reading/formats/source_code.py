@@ -35,8 +35,8 @@ _UNPACKED = 64 << 20  # bytes of an archive that are looked at
 
 
 class Code(Files):
-    """Repositories of source code: folders, tar and zip archives (also sdists and wheels), and single files, known by
-    their content. A folder is a repository, and so is each that a glob names; `.git` in it is passed over.
+    """Source code repositories: folders, tar and zip archives (also sdists and wheels), and single files. The format is
+    detected from the content. Each folder, also each that matches a glob, is a repository; its `.git` is skipped.
 
     Documents carry the columns path, repository, license, license_type (permissive, non_permissive, no_license),
     license_by (file, text, metadata, none), header_characters and files.
@@ -55,27 +55,31 @@ class Code(Files):
     code: Paths
     unit: Literal["file", "repository"] = Field(
         "file",
-        description="what a document is; repository: its files one after the other, a module of Python before those "
-        "that import it, other files by their paths",
+        description="Unit of a document: a file, or all files of a repository, concatenated. A Python "
+        "module comes before the modules that import it; other files are sorted by path.",
     )
     document_bytes: int = Field(
-        1 << 20, gt=0, description="of a document of several files at most; a larger file is one by itself"
+        1 << 20,
+        gt=0,
+        description="Maximum size of a document with several files (bytes). A larger file is a document by itself.",
     )
     file_header: str = Field(
         "<file_sep>{path}",
-        description="line before each file, with `unit: repository`; name what is in it in `tokenizer.symbols`, if "
-        "it is to be one token",
+        description="Line before each file, with `unit: repository`. To make a part of it one token, add "
+        "that part to `tokenizer.symbols`.",
     )
     leave_out: tuple[Kept, ...] = Field(
         (),
-        description="files that are dropped as they are read: generated, vendored, minified, data; for `unit: "
-        "repository`, whose documents have files of all kinds",
+        description="Kinds of files to drop while reading: generated, vendored, minified, data. For `unit: "
+        "repository`, where a document has several kinds of files.",
     )
     repeated_headers: bool = Field(
-        False, description="a licence header that an earlier file of the repository has is kept, too"
+        False, description="Keep a license header that an earlier file of the repository already has."
     )
     archive_bytes: int = Field(
-        8 << 30, gt=0, description="of what an archive unfolds to, the rest is dropped as `archive_too_large`"
+        8 << 30,
+        gt=0,
+        description="Maximum unpacked size of an archive (bytes). The rest is dropped as `archive_too_large`.",
     )
 
     @property
@@ -121,4 +125,4 @@ class Code(Files):
         ]
         if any(language not in _TEXTS_AND_DATA for language, _ in names):
             return Look(cls.key)
-        return Look(None, trouble="an archive of files, among the first of which none is known as source code")
+        return Look(None, trouble="an archive whose first files are not recognized as source code")

@@ -1,4 +1,4 @@
-"""The licence of a repository's files: of the file's own line, the nearest licence file above it, or the metadata."""
+"""The license of a repository's files: of the file's own line, the nearest license file above it, or the metadata."""
 
 import codecs
 import re
@@ -63,7 +63,7 @@ def _strictly(data: bytes, encoding: str) -> Decoded:
 
 
 _MAX_BYTES = 1 << 20
-_MAX_FILES = 1000  # of a repository that say something of licences
+_MAX_FILES = 1000  # of a repository that say something of licenses
 
 
 @dataclass(frozen=True)
@@ -80,14 +80,14 @@ class License:
 
 @dataclass
 class RepositoryLicenses:
-    """What the licence files and the metadata of a repository say, by their folders."""
+    """What the license files and the metadata of a repository say, by their folders."""
 
     texts: dict[str, list[str]] = field(default_factory=dict)
     stated: dict[str, str] = field(default_factory=dict)
 
     def of(self, path: str, text: str, header: str = "") -> License:
-        """The licence of a file. Its own line, or the notice or text in its licence header, comes first; then the
-        folders from the file's own up to the repository's root, a licence file ahead of metadata. Metadata whose
+        """The license of a file. Its own line, or the notice or text in its license header, comes first; then the
+        folders from the file's own up to the repository's root, a license file ahead of metadata. Metadata whose
         expression names what the text is are more exact than this, as they say `or-later`, or `OR`."""
         if own := licenses.of_line(text) or (licenses.of_header(header) if header else None):
             return License(own, "file")
@@ -116,7 +116,7 @@ def _later(expression: str) -> str:
 
 
 def repository_licenses(path: str, most_unpacked: int, remote_io: RemoteIOConfig) -> RepositoryLicenses:
-    """Read what a repository's licence files and metadata say: the archive is read through once for it. Holds one such
+    """Read what a repository's license files and metadata say: the archive is read through once for it. Holds one such
     file."""
     repository = RepositoryLicenses()
     seen = 0
@@ -130,7 +130,7 @@ def repository_licenses(path: str, most_unpacked: int, remote_io: RemoteIOConfig
             continue
         folder, _, name = member.path.rpartition("/")
         if is_text:
-            # a folder of licences is that of what is beside it
+            # a folder of licenses is that of what is beside it
             above = folder.rpartition("/")[0] if name and folder.rpartition("/")[2].lower() in _FOLDERS else folder
             if license := licenses.of_text(text):
                 repository.texts.setdefault(above, []).append(license)

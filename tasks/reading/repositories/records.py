@@ -33,7 +33,7 @@ _LEFT_OUT = {
 
 @dataclass(frozen=True)
 class _File:
-    """A file that is a text; `header`: characters of its licence header that were left out."""
+    """A file that is a text; `header`: characters of its license header that were left out."""
 
     path: str
     text: str
@@ -56,8 +56,8 @@ def records(
     A file that is no document has a problem: `unsafe_path`, `link`, `no_file`, `encrypted`, `too_large` (over
     `max_bytes`), `damaged_file`, `binary`, `not_decodable`, `damaged_notebook`, `git_bundle`, or what `how.leave_out`
     names; an archive that cannot be read on is one record with `damaged_archive` or `archive_too_large`. The repository
-    is read twice: the first time for its licences. Holds a file, of `unit: repository` 64 MiB of them, and a hash for
-    each licence header. Raises FileNotFoundError, RemoteIOError.
+    is read twice: the first time for its licenses. Holds a file, of `unit: repository` 64 MiB of them, and a hash for
+    each license header. Raises FileNotFoundError, RemoteIOError.
     """
     repository = _ENDINGS.sub("", name.rstrip("/"))
     repository_license = repository_licenses(path, how.archive_bytes, remote_io)
@@ -140,7 +140,7 @@ def _license_header(path: str, text: str) -> Span | None:
 
 
 def _without_repeated(text: str, span: Span, seen: set[str]) -> tuple[str, int]:
-    """The text without its licence header if an earlier file has that, too, and how many characters it had. Years and
+    """The text without its license header if an earlier file has that, too, and how many characters it had. Years and
     white space do not make another header."""
     words = " ".join(re.sub(r"\d{4}", " ", comment_text(text[span.start : span.stop])).split())
     key = xxhash.xxh3_128_hexdigest(words.encode("utf-8", "replace"))

@@ -122,7 +122,7 @@ def test_two_hosts_are_refused_and_a_name_of_the_loopback_is_not(server):
 )  # fmt: skip
 def test_guessed_paths_lead_nowhere(server, name):
     status, _, content = ask(server, f"/{server.token}/{name}")
-    assert status == 404 and "There is no such page" in content
+    assert status == 404 and "Page not found" in content
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT"])

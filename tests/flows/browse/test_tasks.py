@@ -123,7 +123,7 @@ def test_votes_are_given_and_taken_back_by_keys(tab, server, opened):
     )
     assert [vote_on(opened, opened.kept.label, one.id) for one in two] == ["drop", "unsure"]
     tab.press("3")
-    tab.wait("[...document.querySelectorAll('.vote output')].some((each) => each.textContent === 'taken back')")
+    tab.wait("[...document.querySelectorAll('.vote output')].some((each) => each.textContent === 'removed')")
     assert [vote_on(opened, opened.kept.label, one.id) for one in two] == ["drop", ""] and tab.clicks == before
 
 

@@ -53,7 +53,7 @@ def test_a_vote_is_kept_shown_changed_and_taken_back(server, opened):
     assert post(server, other | {"vote": "keep"}) == 200
     [beside] = {*written.parent.glob("*.json")} - {written}
     beside.write_bytes(written.read_bytes())
-    with pytest.raises(ValueError, match="in the place of another file: .*; remove it"):
+    with pytest.raises(ValueError, match="has the name of another file: .*; remove it"):
         vote_on(opened, other["stage"], other["id"])
     beside.unlink()
     assert post(server, given | {"vote": ""}) == 200 and vote_on(opened, given["stage"], given["id"]) == ""

@@ -27,7 +27,7 @@ def test_too_few_addresses_are_one_line_with_the_fix(bytes_):
     done = limited(resource.RLIMIT_AS, bytes_, "check demo")
     assert done.returncode == 1
     [line] = done.stderr.splitlines()
-    assert "GB of addresses, and its libraries need 0.5 GB" in line and line.endswith("ulimit -v unlimited")
+    assert "GB of address space, but its libraries need 0.5 GB" in line and line.endswith("ulimit -v unlimited")
 
 
 @pytest.fixture
@@ -47,15 +47,13 @@ def test_a_run_opens_as_many_files_as_it_may_allow_itself(limits_of):
 
 def test_a_run_that_may_not_open_enough_files_is_refused_with_the_fix(limits_of):
     limits_of[resource.RLIMIT_NOFILE] = (64, 64)
-    with pytest.raises(
-        RuntimeError, match=r"may have 64 open files, and a run needs at least 128: .*, ulimit -n 4096$"
-    ):
+    with pytest.raises(RuntimeError, match=r"may open 64 files, but a run needs at least 128: .*, ulimit -n 4096$"):
         limits.check_run()
 
 
 def test_a_run_with_few_addresses_is_refused_with_the_fix(limits_of):
     limits_of[resource.RLIMIT_AS] = (10**9, 10**9)
-    with pytest.raises(RuntimeError, match=r"may use 1.0 GB of addresses, .* need 2 GB: .*, ulimit -v unlimited$"):
+    with pytest.raises(RuntimeError, match=r"may use 1.0 GB of address space, .* need 2 GB: .*, ulimit -v unlimited$"):
         limits.check_run()
     # what a library says of it is of no help
     assert "ulimit -v unlimited" in failures.sentence(ImportError("failed to map segment from shared object"))
@@ -65,7 +63,10 @@ def test_a_run_with_few_addresses_is_refused_with_the_fix(limits_of):
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (OSError(errno.EMFILE, "Too many open files"), "Too many open files; allow more open files in the shell"),
+        (
+            OSError(errno.EMFILE, "Too many open files"),
+            "Too many open files; raise the limit of open files in the shell",
+        ),
         (
             OSError(errno.EROFS, "x", "/home/a"),
             "Read-only file system: /home/a; make it writable, or set GRISTMILL_HOME",

@@ -25,8 +25,8 @@ def test_offending_parts_are_in_brackets():
     assert render.dropped(found, 600).plain == "== rules-0\nid: x\ngood ⟦BAD⟧ good\n"
     without = Dropped("rules-0", {"id": "x"}, None)
     assert render.dropped(without, 600).plain == "== rules-0\nid: x\n"
-    unmarked = Dropped("rules-0", {"id": "x"}, "text", (), "c4 cannot look at the text again")
-    assert "\nnot marked: c4 cannot look at the text again\ntext" in render.dropped(unmarked, 600).plain
+    unmarked = Dropped("rules-0", {"id": "x"}, "text", (), "c4 cannot process the text again")
+    assert "\nnot marked: c4 cannot process the text again\ntext" in render.dropped(unmarked, 600).plain
 
 
 def test_long_texts_are_shown_around_their_marks():

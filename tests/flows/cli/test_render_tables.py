@@ -110,7 +110,7 @@ def test_no_name_of_a_rule_is_cut_off_in_a_narrow_terminal():
 
 def test_whatif_states_what_was_not_replayed():
     [unchanged] = Replay.remarks.fget(SimpleNamespace(unchanged=True, behind=("minhash",)))
-    assert unchanged.endswith("is as recorded.")
+    assert unchanged.endswith("results are as recorded.")
     [changed] = Replay.remarks.fget(SimpleNamespace(unchanged=False, behind=("minhash", "quality")))
     assert changed.startswith("Not replayed: minhash, quality. ")
     assert Replay.remarks.fget(SimpleNamespace(unchanged=False, behind=())) == []
@@ -122,9 +122,9 @@ def test_proposed_thresholds_are_a_table_and_sentences():
     [proposed] = cells(found.table)
     assert proposed == ["gopher_quality.min_words", "de", "50", "5.00%", "11.00%", "25", "5.01%"]
     assert found.remarks(2000) == [
-        "Left out, with fewer than 2,000 documents: fo 1,036.",
-        "Without a proposal, since they drop nothing of the reference: c4.min_sentences.",
-        "Without a proposal, since they have no thresholds for languages: pii.",
-        "Without a proposal: ccnet: 0 documents in en.",
+        "Omitted, with fewer than 2,000 documents: fo 1,036.",
+        "No proposal, because they drop nothing of the reference: c4.min_sentences.",
+        "No proposal, because they have no thresholds for languages: pii.",
+        "No proposal: ccnet: 0 documents in en.",
     ]
     assert found.recipe_part() == {"steps": [{"step": "gopher_quality", "languages": {"de": {"min_words": 25}}}]}

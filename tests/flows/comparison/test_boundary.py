@@ -64,5 +64,5 @@ def test_documents_that_all_looks_share_do_not_raise_the_error():
 
 
 def test_information_that_does_not_rise_is_refused():
-    with pytest.raises(ValueError, match="must rise"):
+    with pytest.raises(ValueError, match="must increase"):
         limits((1.0, 1.0), (0.01, 0.05))

@@ -222,5 +222,5 @@ def test_losses_that_cannot_be_compared_are_refused(spoil, message):
 
 
 def test_arms_of_one_name_are_refused():
-    with pytest.raises(ValueError, match="name of their own"):
+    with pytest.raises(ValueError, match="with different names"):
         decide(PROTOCOL, JUDGED, "base", ["base"], TOKENS, simulator(14, JUDGED))

@@ -98,7 +98,7 @@ def test_a_set_of_one_host_is_judged_on_this_host():
     decision = decide(Protocol(learning_rates=RATES), judged, "base", ["A", "B", "C"], TOKENS, runs, known)
     first = decision.verdicts[0]
     assert first.outcome == "better" and first.low < 0.3 < first.high
-    assert "all documents of `set0` are from one host, so the verdict is about this host" in first.sentence()
+    assert "all documents of `set0` are from one host, so the verdict applies only to this host" in first.sentence()
     alone = replace(judged, cluster_of=np.arange(40))
     again = decide(Protocol(learning_rates=RATES), alone, "base", ["A", "B", "C"], TOKENS, runs, known)
     assert (again.verdicts[0].low, again.verdicts[0].high) == pytest.approx((first.low, first.high))

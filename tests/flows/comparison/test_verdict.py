@@ -32,7 +32,7 @@ def test_a_worse_recipe_is_said_with_a_positive_difference():
             {"pairs_needed": 18},
             "; if the true effect is the measured one, 18 new pairs would detect it (--pairs 18 --first-pair 5)",
         ),
-        ({"may_be_noise": True}, "; the measured effect may well be noise, so no number of new pairs is advised"),
+        ({"may_be_noise": True}, "; the measured effect may be noise, so no number of new pairs is recommended"),
         ({"limited_by_documents": True}, "; more pairs would not help: the evaluation documents are too few"),
         ({}, "; no reasonable number of pairs would detect a difference as small as this one"),
     ],
@@ -40,7 +40,7 @@ def test_a_worse_recipe_is_said_with_a_positive_difference():
 def test_what_cannot_be_told_says_what_would(change, end):
     said = replace(UNSURE, **change).sentence()
     assert said.startswith(
-        "inconclusive whether A is better than B: the difference is 0.0012 bits per byte (90% interval -0.0008"
+        "inconclusive: A compared with B, the difference is 0.0012 bits per byte (90% interval -0.0008"
     )
     assert said.endswith(end)
 
@@ -61,5 +61,5 @@ def test_small_numbers_keep_two_digits_of_their_interval():
 def test_a_candidate_that_was_screened_out_has_a_rank_alone():
     out = Verdict("A", "B", "screened out", 0.9, 1, (1e-3, 4e-3), rank=3, candidates=4)
     assert out.sentence() == (
-        "A was screened out: one run of each candidate at 2 learning rates ranks it 3 of 4; there is no verdict"
+        "A was screened out: with one run of each candidate at 2 learning rates, it ranks 3 of 4; there is no verdict"
     )

@@ -30,7 +30,7 @@ def test_a_large_effect_is_not_extrapolated():
 def test_a_curve_that_is_flat_within_noise_is_refused_in_a_sentence():
     found = worth((0.01, 0.02, 0.03), np.array([2.0, 2.1, 1.9]), np.array([2.0, 1.9, 2.05]), 0.9)
     assert found.share is None
-    assert "from half to all tokens the base gains 0.0167 bits per byte, give or take" in found.sentence(0.9)
+    assert "from half to all tokens, the base gains 0.0167 bits per byte, plus or minus" in found.sentence(0.9)
 
 
 @pytest.mark.parametrize("mean", [0.02, 0.0, -0.01])

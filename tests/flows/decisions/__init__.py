@@ -42,7 +42,7 @@ def report(
         ),
         steps={name: step for name, step in STEPS.items() if name in effects},
         fixed={"language": "`gopher_quality` has settings by language"},
-        announced="This decision sees an effect.",
+        announced="This decision detects an effect.",
         differences={name: ("@@ steps.c4 @@", "-min_words: 3", f"+min_words: {name}") for name in effects},
         tasks=task_accuracies(decision, {r: scored(r) for r in bits}, {"quiz": 0.25}) if scored else {},
     )

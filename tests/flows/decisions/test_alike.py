@@ -132,6 +132,6 @@ def test_each_pair_reads_its_own_half_of_the_hosts_the_same_for_all_recipes(home
 def test_a_source_of_one_host_cannot_be_resampled(home, tmp_path):
     one = recipe("one", web=lines(tmp_path / "one.jsonl", SMALL, hosts=1))
     with pytest.raises(
-        ValueError, match=r"^one: the half of the hosts that pair \d reads has nothing of the source web"
+        ValueError, match=r"^one: the half of the hosts that pair \d reads has no documents of the source web"
     ):
         arm_data(home, {"one": one}, tokens=10**6, pairs=range(0, 6), **PROXY)

@@ -48,11 +48,11 @@ def test_each_step_is_left_out_in_turn_but_those_that_others_need():
 def test_what_cannot_be_compared_is_refused():
     with pytest.raises(ValueError, match="nothing to compare base with"):
         arms(BASE, Candidates())
-    with pytest.raises(ValueError, match="is no other recipe than base"):
+    with pytest.raises(ValueError, match="is the same recipe as base"):
         arms(BASE, Candidates([BASE]))
-    with pytest.raises(ValueError, match="two of the recipes are called base"):
+    with pytest.raises(ValueError, match="two of the recipes have the name base"):
         arms(BASE, Candidates([BASE | {"limit": 3}]))
-    with pytest.raises(ValueError, match="two of the recipes are called other"):
+    with pytest.raises(ValueError, match="two of the recipes have the name other"):
         arms(BASE, Candidates([BASE | {"name": "other"}, BASE | {"name": "other", "limit": 3}]))
     with pytest.raises(RecipeError, match="did you mean `threshold`"):
         arms(BASE, Candidates(settings=["minhash.treshold=0.9"]))

@@ -45,8 +45,8 @@ def test_recipes_that_keep_duplicates_and_seldom_meet_them_are_named():
     warned = said(100_000, 500)
     assert [line.split(" keeps")[0] for line in warned] == ["warning: without minhash", "warning: raw"]
     assert "reads 10.0% of its tokens, where 5.0 of these pairs" in warned[0] and "`--tokens 1000000`" in warned[0]
-    assert "so many tokens reads them all" in warned[0]
-    assert "so many tokens, without --resample, reads them all" in said(100_000, 500, half=stage)[0]
+    assert "as many tokens reads all of them" in warned[0]
+    assert "as many tokens, without --resample, reads all of them" in said(100_000, 500, half=stage)[0]
     assert said(500_000, 500) == said(100_000, 0) == said(100_000, None) == []
 
 

@@ -67,7 +67,7 @@ def unknown(proxy) -> None:
 def test_the_lines_name_recipes_runs_time_and_the_smallest_effect():
     plan = planned(ARMS, replace(OPTIONS, judge=["web"]), here, {})
     shown = "\n".join(plan.lines())
-    assert "base against raw, a, b" in shown and "language cannot be left out: it is needed" in shown
+    assert "base against raw, a, b" in shown and "language cannot be removed: it is needed" in shown
     assert "200,000 tokens at most" in shown and "the best 2 are tested" in shown
     fewest, most = plan.cost.runs
     assert f"runs: {fewest} to {most}, 32 of them for the A/A bank" in shown
@@ -77,7 +77,7 @@ def test_the_lines_name_recipes_runs_time_and_the_smallest_effect():
     judged = evaluation(75, 1)
     noise = Noise(components.pair_variance(2, judged), 7, components.document_variance(judged), 74)
     effect = smallest_effect(plan.protocol.looks, plan.protocol.limits(3), noise)
-    assert f"sees an effect of {effect:.4f} bits per byte" in shown and "75 documents of `web` at most" in shown
+    assert f"detects an effect of {effect:.4f} bits per byte" in shown and "75 documents of `web` at most" in shown
 
 
 def test_a_proxy_without_recorded_noise_says_so_and_an_unknown_set_is_refused(tmp_path):
@@ -85,12 +85,14 @@ def test_a_proxy_without_recorded_noise_says_so_and_an_unknown_set_is_refused(tm
     own.write_text((PROXIES / "small.yaml").read_text())
     plan = planned(ARMS, replace(OPTIONS, proxy=str(own), tokens=100_000, judge=["extracted"]), unknown, {})
     shown = "\n".join(plan.lines())
-    assert "is not known before `--plan` has measured it" in shown
+    assert "is unknown until `--plan` has measured it" in shown
     assert "no noise was recorded" in shown and f"It trains {plan.cost.runs[0]} to" in shown
     assert "--tokens N" not in shown
-    with pytest.raises(ValueError, match="^there is no evaluation set webb to judge by; did you mean `web`?"):
+    with pytest.raises(ValueError, match="^unknown evaluation set webb; did you mean `web`?"):
         planned(ARMS, replace(OPTIONS, judge=["webb"]), here, {})
-    with pytest.raises(ValueError, match="^nothing says what to judge by. The documents of books, web as they were"):
+    with pytest.raises(
+        ValueError, match="^no evaluation set to judge by. Extracted documents of books, web are available"
+    ):
         planned(ARMS, OPTIONS, here, {})
 
 
@@ -106,7 +108,7 @@ def test_attribution_tests_every_step_and_pairs_replace_looks():
     assert protocol_of(proxy, DecisionOptions(leave_one_out=True)).tested(9) == 9
     protocol = protocol_of(proxy, DecisionOptions(pairs=[2, 5]))
     assert protocol.looks == (2, 5) and protocol.worth_pairs == 2
-    with pytest.raises(ValueError, match="must rise"):
+    with pytest.raises(ValueError, match="must be ascending"):
         protocol_of(proxy, DecisionOptions(pairs=[5, 2]))
 
 
@@ -142,7 +144,7 @@ def test_the_hours_of_a_large_proxy_are_those_of_6nd_at_its_mfu(processes):
     ("given", "sentence"),
     [
         ({"device": "tpu"}, "--device tpu: no data sheet is known of it; give one of a100, "),
-        ({"device": "h100", "mfu": 1.2}, "--mfu 1.2 is not a share"),
+        ({"device": "h100", "mfu": 1.2}, "--mfu 1.2 is not a fraction"),
         ({"device": "h100", "devices": 4}, "--devices 4: a run of the proxy large has 8 processes"),
     ],
 )

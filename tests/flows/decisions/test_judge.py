@@ -40,7 +40,7 @@ def test_sources_that_recipes_share_are_one_set_and_others_have_names_of_their_o
     assert found == [("web", 0, "web"), ("books", 0, "books"), ("web-2", 2, "web"), ("news", 2, "news")]
     assert source_sets([BASE, shorter]) == source_sets([BASE])
     said = list(renamed_sets({"base": BASE, "shorter": shorter, "mine": other}))
-    assert said == ["the evaluation set web-2 is of the source web as mine reads it"]
+    assert said == ["the evaluation set web-2 is the source web as the recipe mine reads it"]
     plain = variant(BASE, "extract.engine=plain").recipe
     assert set_names([BASE, plain], "texts.jsonl") == ("books", "books-2", "clean", "web", "web-2")
 
@@ -53,24 +53,24 @@ def test_recipes_with_the_same_sources_count_once():
 
 def test_nothing_judges_without_being_named():
     names = ("books", "web")
-    with pytest.raises(
-        ValueError, match="The documents of books, web as they were extracted would be there: they hold"
-    ):
+    with pytest.raises(ValueError, match="Extracted documents of books, web are available, but they contain"):
         judged_sets(names, [])
     assert judged_sets(names, ["extracted"]) == names
     assert judged_sets(("books", "clean", "web"), []) == ("clean",)
     assert judged_sets(("books", "clean", "web"), ["clean", "extracted"]) == ("clean", "books", "web")
-    with pytest.raises(ValueError, match="no evaluation set wep to judge by; did you mean `web`"):
+    with pytest.raises(ValueError, match="unknown evaluation set wep; did you mean `web`"):
         judged_sets(names, ["wep"])
-    with pytest.raises(ValueError, match="^--judge task:quiz: no tasks are given; name their folder by --tasks"):
+    with pytest.raises(ValueError, match="^--judge task:quiz: there are no tasks; add a folder with --tasks"):
         judged_sets(names, ["task:quiz"])
 
 
 def test_a_source_may_not_be_called_what_stands_for_all(tmp_path):
     settings = MachineSettings(home=str(tmp_path))
-    with pytest.raises(ValueError, match="^a source is called extracted, which stands for all sources"):
+    with pytest.raises(ValueError, match="^a source is called extracted, which is reserved for all sources"):
         check_judges(settings, [of(extracted="a")], None, ["extracted"])
-    with pytest.raises(ValueError, match="^a source of the recipe other is called clean, as the clean text set"):
+    with pytest.raises(
+        ValueError, match="^a source of the recipe other is called clean, which is reserved for the clean text set"
+    ):
         check_judges(settings, [of(clean="a")], "texts.jsonl", [])
 
 
@@ -98,11 +98,11 @@ def test_the_command_ends_before_any_work_and_its_plan_says_why(tmp_path, monkey
         f"name: r\nsources: [{{name: web, jsonl: ['{tmp_path}/a.jsonl']}}]\nsteps: [{{step: extract}}, {{step: c4}}]\n"
     )
     ended = CliRunner().invoke(app, ["decide", "ablate", str(recipe), "--raw"])
-    assert ended.exit_code and "nothing says what to judge by. The documents of web as they" in str(ended.exception)
+    assert ended.exit_code and "no evaluation set to judge by. Extracted documents of web are" in str(ended.exception)
     assert not (tmp_path / "home" / "stages").exists()
     shown = CliRunner().invoke(app, ["decide", "ablate", str(recipe), "--raw", "--plan"])
     assert shown.exit_code == 0, shown.output
-    assert "decision: r against raw" in shown.output and "nothing says what to judge by" in shown.output
+    assert "decision: r against raw" in shown.output and "no evaluation set to judge by" in shown.output
     shown = CliRunner().invoke(
         app, ["decide", "ablate", str(recipe), "--raw", "--plan", "--judge", "web", "--resample"]
     )

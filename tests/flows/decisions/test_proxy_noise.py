@@ -100,7 +100,7 @@ def test_a_file_of_another_proxy_or_with_another_content_is_refused(home, tmp_pa
     own = tmp_path / "own.yaml"
     own.write_text((PROXIES / "small.yaml").read_text().replace("dim: 48", "dim: 96"))
     write_noise(fit_noise(home, PROXY, "simulated runs"), own.with_suffix(".json"))
-    with pytest.raises(ValueError, match=r"own.json was fitted to runs of another proxy than .*own.yaml has; fit"):
+    with pytest.raises(ValueError, match=r"own.json was fitted to runs of a different proxy than .*own.yaml; fit"):
         read_noise(own, load_proxy(own))
     own.with_suffix(".json").write_bytes(orjson.dumps({"tokens": 0}))
     with pytest.raises(ValueError, match="own.json is not a valid noise of a proxy: .*; fit it again"):

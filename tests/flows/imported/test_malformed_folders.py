@@ -44,11 +44,11 @@ FAULTS = {
     "cut config": (CONFIG, lambda old: old[: len(old) // 2], "config.json is not a valid config.json of a model: "),
     "config of a list": (CONFIG, lambda old: b"[1]", "config.json is not a config.json of a model: it is a list"),
     "config of bytes": (CONFIG, lambda old: b"\xff\xfe\x00", "config.json is not a valid config.json of a model: "),
-    "no heads": (CONFIG, changed(num_attention_heads=None), "config.json has no num_attention_heads, where a model"),
-    "heads of text": (CONFIG, changed(num_attention_heads="4"), "has num_attention_heads '4', where a model has a num"),
-    "no layers": (CONFIG, changed(num_hidden_layers=0), "config.json has num_hidden_layers 0, where a model has a num"),
-    "no vocabulary": (CONFIG, changed(vocab_size=None), "config.json has no vocab_size, where a model has a number"),
-    "rope of text": (CONFIG, changed(rope_parameters="x"), "has rope_parameters 'x', which is not an object of JSON"),
+    "no heads": (CONFIG, changed(num_attention_heads=None), "config.json has no num_attention_heads, but a model"),
+    "heads of text": (CONFIG, changed(num_attention_heads="4"), "has num_attention_heads '4', but a model needs a num"),
+    "no layers": (CONFIG, changed(num_hidden_layers=0), "config.json has num_hidden_layers 0, but a model needs a num"),
+    "no vocabulary": (CONFIG, changed(vocab_size=None), "config.json has no vocab_size, but a model needs a number"),
+    "rope of text": (CONFIG, changed(rope_parameters="x"), "has rope_parameters 'x', which is not a JSON object"),
     "uneven heads": (CONFIG, changed(num_attention_heads=5), "config.json"),
     "other kind": (CONFIG, changed(model_type="gpt2"), "model of the type gpt2; give one of llama or qwen3"),
     "no kind": (CONFIG, changed(model_type=None), "model of the type None; give one of llama or qwen3"),
@@ -62,8 +62,12 @@ FAULTS = {
         lambda old: b"{}",
         "index.json is not a valid index of safetensors: ",
     ),
-    "index elsewhere": (INDEX, lambda old: b'{"weight_map": {"a": "../b.safetensors"}}', "which is no *.safetensors f"),
-    "index of numbers": (INDEX, lambda old: b'{"weight_map": {"a": 5}}', "names 5, which is no *.safetensors file"),
+    "index elsewhere": (
+        INDEX,
+        lambda old: b'{"weight_map": {"a": "../b.safetensors"}}',
+        "which is not a *.safetensors f",
+    ),
+    "index of numbers": (INDEX, lambda old: b'{"weight_map": {"a": 5}}', "has 5, which is not a *.safetensors file"),
 }
 
 

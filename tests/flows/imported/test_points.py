@@ -32,7 +32,7 @@ def test_a_loss_that_is_no_number_is_left_out(tmp_path):
         ("head.csv", "step,loss\n", "has no lines"),
         ("none.jsonl", '{"epoch": 1, "loss": 2}\n', "line 1: it has none of the columns step"),
         ("half.jsonl", '{"step": 1.5, "loss": 2}\n', "line 1: step is 1.5, which is not a step"),
-        ("broken.jsonl", '{"step": 1, "loss": 2}\n{"step": 2, "lo', "line 2: no JSON"),
+        ("broken.jsonl", '{"step": 1, "loss": 2}\n{"step": 2, "lo', "line 2: not JSON"),
         ("other.csv", "step,perplexity\n1,20\n", "no line has one of the columns"),
         ("huge.jsonl", f'{{"step": {10**19}, "loss": 2}}\n', "which is not a step"),
         ("long.csv", "step,loss\n1," + "9" * 200_000, "is not a valid CSV in UTF-8: field larger"),

@@ -57,7 +57,7 @@ def test_an_upgrade_that_fails_is_a_sentence_and_tried_again(tmp_path):
     begun(path)
     before = rows(path)
     with pytest.raises(
-        DamagedDatabaseError, match=r"cannot be brought to release 2 \(no such revision\).*it holds the re"
+        DamagedDatabaseError, match=r"cannot be upgraded to release 2 \(no such revision\).*it holds the re"
     ):
         begun(path, "release 2", fail)
     assert rows(tmp_path / "records.db.backup") == before

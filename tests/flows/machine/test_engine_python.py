@@ -41,7 +41,7 @@ def test_an_environment_that_has_all_is_taken(tmp_path):
     [
         (WHOLE | {"pyarrow": None, "xxhash": None}, "which lacks pyarrow, xxhash; install it there: "),
         (WHOLE | {"ai2-olmo-core": "2.4.0"}, "which has ai2-olmo-core 2.4.0"),
-        (None, "which does not answer as a Python"),
+        (None, "which does not run as a Python"),
     ],
 )
 def test_another_environment_is_refused_with_what_it_lacks(releases, said, tmp_path):

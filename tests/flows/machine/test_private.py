@@ -115,7 +115,10 @@ def test_records_of_runs_stay_private_and_the_setting_is_named(home):
     assert by(ONE, lambda: private_folder(home / "prefect") and None) == ""
     for work in (lambda: private_folder(home / "prefect"), lambda: check_own(home / "prefect")):
         said = by(OTHER, work).splitlines()[0]
-        assert said.startswith(f"RuntimeError: {home}/prefect cannot be used") and "set GRISTMILL_LOCAL to" in said
+        assert (
+            said.startswith(f"RuntimeError: {home}/prefect or its parent folder belongs to another account")
+            and "set GRISTMILL_LOCAL to" in said
+        )
     assert by(OTHER, lambda: check_own(home / "prefect-of-mine")) == ""
 
 

@@ -36,7 +36,7 @@ def test_a_recipe_with_the_mixture_is_read_back_and_differs_in_it_alone(tmp_path
         assert (again.mixture.max_epochs, again.mixture.heldout_fraction) == (2, 0.05)
     same = {"name": recipe.name, "mixture": recipe.mixture}
     assert again.model_copy(update=same) == recipe
-    assert text.startswith("# small with the mixture that regmix found.\n# RegMix: by a test.\n")
+    assert text.startswith("# small with the mixture computed by regmix.\n# RegMix: by a test.\n")
     assert "books: 0.300 # 0.200 to 0.400; uniform 0.333, by tokens 0.009" in text.replace('"', "")
 
 
@@ -47,8 +47,8 @@ def test_a_source_that_is_wanted_more_often_than_its_text_allows_is_said():
     assert books.share == pytest.approx(0.2), "two epochs of 10,000 tokens in 100,000"
     assert web.share == pytest.approx(0.8) and noise.share == 0
     said = mixture.remarks()
-    assert said[0].startswith("books: a share of 0.300 of 100,000 tokens is its text 3.0 times, mixture.max_epochs")
-    assert said[1:] == ["noise: its weight rounds to 0, so the recipe leaves it out"]
+    assert said[0].startswith("books: a share of 0.300 of 100,000 tokens needs 3.0 epochs of its text, but")
+    assert said[1:] == ["noise: its weight rounds to 0, so it is not in the recipe"]
 
 
 def test_the_command_sets_mixtures_that_a_recipe_takes(tmp_path):

@@ -78,7 +78,7 @@ def test_drawn_mixtures_are_mixtures_and_the_same_again():
 
 
 def test_too_few_runs_are_refused():
-    with pytest.raises(ValueError, match="^runs: 7 runs say too little of 4 sources; ask for 8 or more$"):
+    with pytest.raises(ValueError, match="^runs: 7 runs are too few for 4 sources; use 8 or more$"):
         optimum(drawn(PRIOR, 7, 0), np.zeros(7), seed=0)
 
 
@@ -149,9 +149,7 @@ def test_the_noise_of_a_run_is_what_neither_mixture_nor_seed_explains_and_not_th
     variance, degrees = run_noise(mixtures[:, None] + of_seeds + noise)
     assert degrees == int(0.37 * 399 * (seeds - 1)) and np.sqrt(variance) == pytest.approx(0.1, rel=0.2)
     assert run_noise(mixtures[:, None] + of_seeds)[0] == pytest.approx(0)
-    with pytest.raises(
-        ValueError, match="^seeds: 1 of 400 mixtures do not tell the noise of a run; ask for 2 or more$"
-    ):
+    with pytest.raises(ValueError, match="^seeds: 1 of 400 mixtures do not measure the noise of a run; use 2 or more$"):
         run_noise(mixtures[:, None])
 
 
@@ -183,7 +181,7 @@ def test_a_gain_within_noise_is_none():
     assert "gains too little over uniform (+0.0010, 0.0034 is beyond noise)" in said and "by tokens" not in said
     assert refusal(best, {"by tokens": over["by tokens"]}, 24) == ""
     all_equal = replace(best, rank_correlation=float("nan"))
-    assert "is one of noise" in refusal(all_equal, over, 24)
+    assert "is noise" in refusal(all_equal, over, 24)
 
 
 def test_kept_sources_go_together_and_new_ones_alone():
@@ -193,20 +191,20 @@ def test_kept_sources_go_together_and_new_ones_alone():
     groups = source_groups(["web", "books", "code"], kept)
     assert groups.tolist() == [[0.75, 0.25, 0], [0, 0, 1]]
     assert source_groups(["web", "books"], None).tolist() == np.eye(2).tolist()
-    with pytest.raises(ValueError, match="^--keep given: it has no weights of sources that given has"):
+    with pytest.raises(ValueError, match="^--keep given: it has no weights for sources of given"):
         kept_weights(recipe, recipe_of({"old": 1}))
-    with pytest.raises(ValueError, match="has weights of all sources of given, so no share is left to look for"):
+    with pytest.raises(ValueError, match="has weights for all sources of given, so there is no weight to find"):
         kept_weights(recipe, recipe_of({"web": 1, "books": 1, "code": 1, "old": 1}))
     part = recipe.model_copy(update={"mixture": recipe_of({"web": 1, "code": 1}).mixture})
     assert kept_weights(part, before) == {"web": 1}, "no run reads books"
 
 
 def test_doremi_refuses_what_it_would_not_heed():
-    with pytest.raises(ValueError, match="^--keep and --judge or --clean: of regmix alone"):
+    with pytest.raises(ValueError, match="^--keep and --judge or --clean: only for regmix"):
         check_options(MixOptions(method=Method.DOREMI, keep=load("demo"), judge=["web"]))
     check_options(MixOptions(method=Method.DOREMI))
     check_options(MixOptions(keep=load("demo"), judge=["web"]))
-    with pytest.raises(ValueError, match="^seeds: one run of a mixture does not tell its noise"):
+    with pytest.raises(ValueError, match="^seeds: one run of a mixture does not measure its noise"):
         check_options(MixOptions(judge=["web"], seeds=1))
 
 

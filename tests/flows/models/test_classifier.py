@@ -63,9 +63,9 @@ def test_labelled_files_of_any_form_give_the_same_classifier(tmp_path):
 @pytest.mark.parametrize(
     "line,why",
     [
-        ('{"body": "a mill"}', "row 1, has no verdict; name its key by --label-column"),
+        ('{"body": "a mill"}', "row 1, has no verdict; set its key with --label-column"),
         ('{"verdict": "fine"}', "body is missing, there are verdict; mend it"),
-        ('{"body": "a mill", "verdict": "fine"}', "learns from two labels at least, .*: give more documents"),
+        ('{"body": "a mill", "verdict": "fine"}', "needs at least two labels, .*: add documents"),
     ],
 )
 def test_files_that_cannot_be_learned_from_are_refused(tmp_path, line, why):
@@ -87,7 +87,7 @@ def test_what_is_wrong_with_a_classifier_is_said_before_a_run(tmp_path):
 
     assert wrong() == []
     assert "write `characters: 300`" in wrong(characters=500)[0]
-    assert "no label cc; name one of" in wrong(label="cc")[0]
+    assert "no label cc; use one of" in wrong(label="cc")[0]
     description = tmp_path / "m.bin.json"
     told = description.read_bytes()
     description.write_bytes(told.replace(b'"digest": "', b'"digest": "0'))

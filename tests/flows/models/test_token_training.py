@@ -84,23 +84,23 @@ def test_what_is_wrong_is_named(prepared, tmp_path):
     folder, _ = prepared
     with pytest.raises(RecipeError, match="weights has books, which are not sources"):
         load(written(folder, tmp_path, weights={"books": 1}))
-    with pytest.raises(FileNotFoundError, match="owt: no file is .*gone"):
+    with pytest.raises(FileNotFoundError, match="owt: no file matches .*gone"):
         write_manifest(load(written(folder, tmp_path, sources={"owt": [f"{folder}/gone*.bin"]})), tmp_path)
     for given in (
         {"sources": {"owt": [f"{folder}/owt-*.bin"]}},
         {"sources": {"owt": [f"{folder}/owt-train.bin"], "again": [f"{folder}/owt-tr*.bin"]}},
     ):
-        with pytest.raises(ValueError, match="owt-.*.bin is named more than once in `sources` and `heldout`; name it"):
+        with pytest.raises(ValueError, match="owt-.*.bin is listed more than once in `sources` and `heldout`; list it"):
             write_manifest(load(written(folder, tmp_path, **given)), tmp_path)
     other = tmp_path / "llama.bin"
     other.write_bytes(struct.pack("<256i", 20240801, 7, 2, *[0] * 253) + struct.pack("<2I", 1, 2))
-    with pytest.raises(ValueError, match="llama.bin has tokens of 4 bytes, but the ids of the tokenizer take 2"):
+    with pytest.raises(ValueError, match="llama.bin has tokens of 4 bytes, but ids of the tokenizer take 2"):
         write_manifest(load(written(folder, tmp_path, sources={"owt": [str(other)]})), tmp_path)
 
 
 def test_several_machines_are_refused(tmp_path):
     settings = MachineSettings(training_nodes=2, training_rendezvous="127.0.0.1:29500")
-    with pytest.raises(ValueError, match="GRISTMILL_TRAINING_NODES is 2, and this command trains on one machine"):
+    with pytest.raises(ValueError, match="GRISTMILL_TRAINING_NODES is 2, but this command trains on one machine"):
         train_tokens(None, tmp_path, settings)
 
 

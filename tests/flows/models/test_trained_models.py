@@ -90,7 +90,7 @@ def test_figures_are_written_and_logged(home, given, tmp_path, invoke):
 
 
 def test_an_exported_folder_has_no_held_out_text(exported, tmp_path, invoke):
-    with pytest.raises(ValueError, match="has no held-out text: name tasks by --tasks FOLDER"):
+    with pytest.raises(ValueError, match="has no held-out text: add tasks with --tasks FOLDER"):
         evaluate(str(exported), None)
     (tmp_path / "pairs.jsonl").write_text('{"context": "The", "choices": ["function", "zzz"], "answer": 0}\n')
     found = json.loads(invoke("train", "evaluate", exported, "--tasks", tmp_path, "--json").stdout)
@@ -111,7 +111,7 @@ def test_another_recipe_begins_with_the_weights(exported, recipe, runs, tmp_path
 
     on["model"]["layers"] = 2
     [finding] = check(str(runs.write(on)), settings).findings
-    assert "training.init_from" in str(finding) and "gives 1 for model.layers, and the recipe has 2" in str(finding)
+    assert "training.init_from" in str(finding) and "has 1 for model.layers, but the recipe has 2" in str(finding)
     on["training"]["init_from"] = "s3://crawl/model"
     [finding] = check(str(runs.write(on)), settings).findings
     assert "which is not a local folder" in str(finding)

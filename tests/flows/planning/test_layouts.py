@@ -242,7 +242,7 @@ def test_the_first_layout_is_the_fastest_and_a_slow_network_is_kept_within_machi
 
 
 def test_nothing_that_fits_is_an_error_with_the_least():
-    with pytest.raises(ValueError, match=r"no layout fits 2 h100 of 0 GB: the least is .* GB a device, with recompute"):
+    with pytest.raises(ValueError, match=r"no layout fits 2 h100 of 0 GB: the smallest needs .* GB per device, with"):
         layouts.choices(work(MODEL, 32_000), cluster(2, gigabytes=0.1))
 
 

@@ -75,21 +75,21 @@ def test_the_best_layout_is_written_and_comments_stay(recipe):
     ("stages", "said"),
     [
         (((704, 2), (1984, 4)), "batch_ramp: [{tokens: 704, times: 2}, {tokens: 1984, times: 4}] keeps batches"),
-        ((), "so no batch_ramp"),
+        ((), "so batch_ramp is not useful"),
     ],
 )
 def test_the_noise_of_a_finished_run_gives_a_ramp(recipe, stages, said):
     made = replace(gristmill.plan(str(recipe), "h100", 2), ramp=Ramp(stages, 29, 60, 20.0, 70.0))
     text = "\n".join(page.lines(made))
     assert said in text
-    assert "20.0 sequences after the warm-up, 70.0 at its end" in text
+    assert "20.0 sequences after the warm-up and 70.0 at its end" in text
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
         ({"device": "abacus"}, "no data sheet is known of it; give one of a100"),
-        ({"mfu": 1.5}, "no share of the data sheet's rate"),
+        ({"mfu": 1.5}, "is not a fraction of the data sheet's rate"),
         ({"device_memory": 1e-6}, "no layout fits 8 h100"),
         ({"failure_hours": 1e-9}, "larger --failure-hours"),
     ],

@@ -42,7 +42,7 @@ def test_a_recipe_with_very_many_values_is_refused_before_it_is_read(checked):
 def test_sources_behind_many_problems_are_not_looked_at(checked):
     sources = "".join(f"- {{name: s{n}, jsonl: [w{n}.jsonl]}}\n" for n in range(400))
     *_, left = lines = checked(f"name: k\nsources:\n{sources}steps: []\n")
-    assert left == "k.yaml:2: sources: has 351 more that were not looked at; correct these first"
+    assert left == "k.yaml:2: sources: has 351 more that were not checked; correct these first"
     assert len(lines) == MAX_FINDINGS
 
 
@@ -89,9 +89,9 @@ def test_a_pattern_that_passes_over_very_many_files_is_refused(tmp_path, monkeyp
     monkeypatch.setattr(bounded_glob, "_FIRST_SECONDS", 0.0)
     caplog.set_level(logging.WARNING)
     assert len(bounded_glob.glob(f"{tmp_path}/**/*.jsonl")) == 30
-    assert f"{tmp_path}/**/*.jsonl: 30 files and folders looked at so far" in caplog.text
+    assert f"{tmp_path}/**/*.jsonl: checked 30 files and folders so far" in caplog.text
     monkeypatch.setattr(bounded_glob, "MAX_PASSED", 20)
-    with pytest.raises(ValueError, match=r"passes over more than 20 files and folders that it does not name; begin it"):
+    with pytest.raises(ValueError, match=r"visits more than 20 files and folders that do not match; begin it"):
         bounded_glob.glob(f"{tmp_path}/**/*.jsonl")
     # the folders, which the pattern names, are not passed over
     assert len(bounded_glob.glob(f"{tmp_path}/**/*")) == 60

@@ -88,7 +88,7 @@ def test_init_says_what_it_took_a_column_for_and_which_it_left(folder):
     [source] = sources(text)
     assert source["date_column"] == "pubDate"
     # what the comment offers is what a recipe takes
-    offered = yaml.safe_load(text.split("other columns, too: columns: ")[1].splitlines()[0])
+    offered = yaml.safe_load(text.split("to also keep other columns: columns: ")[1].splitlines()[0])
     assert offered == {"license": "license", "their_language": "language"}
     load({"name": "x", "sources": [source | {"columns": offered}], "steps": [{"step": "extract"}]})
     (folder / "y.jsonl").write_bytes(lines([{"text": ENGLISH, "when": "2024-05-18"}]))
@@ -274,8 +274,8 @@ def test_a_sample_of_which_nothing_is_kept_is_shown_and_the_recipe_is_written(fo
 
 def test_a_source_without_a_document_is_one_line_and_the_recipe_is_written(folder, monkeypatch):
     def empty(recipe):
-        raise NothingLeftError("source rows gives no document: 3 of 3 records are empty")
+        raise NothingLeftError("source rows gives no documents: 3 of 3 records are empty")
 
     monkeypatch.setattr("gristmill.flows.reports.run.trial.trial", empty)
     shown, steps = init(folder, [{"text": ENGLISH}])
-    assert "sample: source rows gives no document: 3 of 3 records are empty\n" in shown and "gopher_quality" in steps
+    assert "sample: source rows gives no documents: 3 of 3 records are empty\n" in shown and "gopher_quality" in steps

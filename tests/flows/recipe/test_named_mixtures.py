@@ -55,7 +55,7 @@ def test_a_mixture_of_ones_own_is_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("given", "error"),
     [
-        ("lama", r"mixture: no mixture file lama, .*did you mean `llama`\? there are: llama, pile, redpajama"),
+        ("lama", r"mixture: no mixture file lama, .*did you mean `llama`\? shipped mixtures: llama, pile, redpajama"),
         ("llama", r"mixture\.weights\.github: no source is called github; the sources are web"),
     ],
 )

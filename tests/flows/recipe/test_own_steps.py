@@ -162,11 +162,11 @@ def test_what_is_no_step_is_refused_with_the_reason(tmp_path, module, monkeypatc
     (tmp_path / f"{module}.py").write_text(text.replace("def edit(", "def other("))
     monkeypatch.setenv("GRISTMILL_STEPS", module)
     for name, message in {
-        f"{module}:NoHeading": "called c4, as a step of gristmill's own",
-        f"{module}:Bound": "is not a step on documents",
+        f"{module}:NoHeading": "has the name of the built-in step c4",
+        f"{module}:Bound": "is not a document step",
         f"{module}:Missing": "has no class Missing",
         f"{module}:Profanity.decisions": "write module:Class",
-        f"{module}.inner:Profanity": f"there is no module {module}.inner",
+        f"{module}.inner:Profanity": f"no module {module}.inner",
     }.items():
         with pytest.raises(RecipeError, match=message):
             load(recipe({"step": name}))
@@ -203,10 +203,10 @@ def test_an_entry_point_needs_no_setting(module, monkeypatch):
     with pytest.raises(RecipeError, match="does not allow"):
         load(recipe({"step": f"{module}:Shouting"}))
     points.append(Entry("swearing", f"{module}:Profanity"))
-    with pytest.raises(RecipeError, match="the entry point swearing .* which is called profanity"):
+    with pytest.raises(RecipeError, match="the entry point swearing .* whose name is profanity"):
         load(recipe({"step": "profanity"}))
     points[1] = Entry("profanity", "another:Step")
-    with pytest.raises(RecipeError, match="two entry points .* are called profanity"):
+    with pytest.raises(RecipeError, match="two entry points .* have the name profanity"):
         load(recipe({"step": "profanity"}))
 
 
@@ -245,7 +245,7 @@ def test_their_rules_are_shown(module, monkeypatch):
     assert book.rows == (Row("hits", "profanity_hits", "words", "own", "Bad words.", (most,)),)
     assert {"profanity", "shouting"} < {book.step for book in books("")}
     monkeypatch.delenv("GRISTMILL_STEPS")
-    with pytest.raises(LookupError, match="no document step is called shouting; there are url"):
+    with pytest.raises(LookupError, match="unknown document step shouting; the steps are url"):
         list(books("shouting"))
     with pytest.raises(StepError, match="does not allow"):
         list(books(f"{module}:Profanity"))
@@ -254,9 +254,9 @@ def test_their_rules_are_shown(module, monkeypatch):
 def test_a_setting_that_changes_what_is_measured_cannot_be_replayed(module, monkeypatch, tmp_path):
     monkeypatch.setenv("GRISTMILL_STEPS", module)
     given = recipe({"step": "profanity"})
-    with pytest.raises(ValueError, match="profanity.words cannot be replayed: it changes what is measured"):
+    with pytest.raises(ValueError, match="profanity.words cannot be replayed: it changes measurements"):
         whatif(given, {"profanity.words": ["x"]}, MachineSettings(home=str(tmp_path)))
-    with pytest.raises(ValueError, match="profanity has no such setting; there are words, max_hits"):
+    with pytest.raises(ValueError, match="profanity has no such setting; its settings are words, max_hits"):
         whatif(given, {"profanity.min_hits": 1}, MachineSettings(home=str(tmp_path)))
 
 
@@ -312,7 +312,7 @@ def test_new_step_writes_a_step_whose_test_passes(tmp_path):
     assert done.returncode == 0 and "2 passed" in done.stdout, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(("name", "message"), [("Loud", "not a name of a step"), ("c4", "gristmill's own")])
+@pytest.mark.parametrize(("name", "message"), [("Loud", "is not a valid step name"), ("c4", "c4 is a built-in step")])
 def test_new_step_refuses_names_that_no_step_can_have(tmp_path, name, message):
     with pytest.raises(ValueError, match=message):
         new_step.write(name, tmp_path)

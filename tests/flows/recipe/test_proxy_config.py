@@ -52,9 +52,12 @@ def test_proxies_that_ship_are_read_by_name_and_written_whole(path):
             {"learning_rates": [0.01, 0.003]},
             "learning_rates: is [0.01, 0.003]; give each rate once, the smallest first",
         ),
-        ({"looks": [3, 3]}, "looks: is [3, 3]; give numbers of pairs that rise"),
-        ({"looks": [1, 3]}, "looks: is [1, 3]; give numbers of pairs that rise from 2 or more"),
-        ({"training": {"seed": 3}}, "training.seed: is 3, which a proxy has not; remove it: the pair of a run sets it"),
+        ({"looks": [3, 3]}, "looks: is [3, 3]; give ascending numbers of pairs"),
+        ({"looks": [1, 3]}, "looks: is [1, 3]; give ascending numbers of pairs, at least 2"),
+        (
+            {"training": {"seed": 3}},
+            "training.seed: is 3, which a proxy does not support; remove it: each pair of runs sets it",
+        ),
         (
             {"training": {"steps": 10, "warmup_steps": 1}},
             "training.steps: is 10, but tokens 51,200 fill 100 steps of 8 x 64 tokens; give one of the two",
@@ -62,16 +65,16 @@ def test_proxies_that_ship_are_read_by_name_and_written_whole(path):
         ({"warmup_ratio": 0.2}, "training.warmup_steps: is 20, and warmup_ratio is 0.2; give one of the two"),
         ({"warmup_ratio": 1.0}, "warmup_ratio: is 1.0; give a number below 1"),
         ({"processes": 0}, "processes: is 0; give a number of at least 1"),
-        ({"nodes": 2}, "nodes: is 2, but a proxy's runs are on one machine each"),
-        ({"tokens": 5_000}, "tokens: is 5,000, which are 19 steps of 4 x 64 tokens, no more than the 20"),
+        ({"nodes": 2}, "nodes: is 2, but each proxy run uses one machine"),
+        ({"tokens": 5_000}, "tokens: is 5,000, which is 19 steps of 4 x 64 tokens, not more than the 20"),
         ({"learning_rate": [0.1, 0.2]}, "learning_rate: is an unknown key"),
         ({"steps": 100}, "steps: is an unknown key, with the value 100; write `training.steps`"),
         (
             {"training": {"warmup_ratio": 0.1}},
-            "training.warmup_ratio: is an unknown key, with the value 0.1; it is its own key: move it out of "
+            "training.warmup_ratio: is an unknown key, with the value 0.1; it is a separate key: move it out of "
             "`training`",
         ),
-        ({"training": {"tokens": 9}}, "training.tokens: is an unknown key, with the value 9; it is its own key"),
+        ({"training": {"tokens": 9}}, "training.tokens: is an unknown key, with the value 9; it is a separate key"),
         ({"training": {"batch": 0}}, "training.batch: is 0; give a number above 0"),
         ({"training": {"steps": 10}}, "training.steps: is 10, but tokens 51,200 fill 100 steps of 8 x 64 tokens"),
         ({"sample_bytes": 3000}, "sample_bytes: is 3,000, too little text for a vocabulary of vocab_size 2,048"),
@@ -88,7 +91,7 @@ def test_what_is_wrong_is_said_with_file_line_and_remedy(tmp_path, change, sente
 
 
 def test_a_proxy_that_is_not_there_names_those_that_are():
-    with pytest.raises(FileNotFoundError, match=r"no proxy file smal, .*did you mean `small`\?.*there are: .*small"):
+    with pytest.raises(FileNotFoundError, match=r"no proxy file smal, .*did you mean `small`\?.*shipped: .*small"):
         load_proxy("smal")
 
 
@@ -103,7 +106,7 @@ def test_a_shorter_run_warms_up_shorter(tokens, steps, warmup):
 
 
 def test_a_budget_below_two_steps_is_refused():
-    with pytest.raises(ValueError, match="a run of 511 tokens has 1 steps of 4 x 64 tokens, and needs two"):
+    with pytest.raises(ValueError, match="a run of 511 tokens has 1 steps of 4 x 64 tokens, but needs at least two"):
         ProxyConfig(**GIVEN).run_training(511, 0.01, seed=1, order_seed=1)
 
 

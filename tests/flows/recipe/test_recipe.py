@@ -71,22 +71,22 @@ def test_a_recipe_of_texts_needs_no_extraction(ahead):
         assert getattr(short, name) == getattr(whole, name), name
     for variant in (lambda recipe: raw(recipe).recipe, unfiltered):
         assert variant(short) == variant(whole)
-    with pytest.raises(RecipeError, match="put it first, or after `url`"):
+    with pytest.raises(RecipeError, match="move it first, or after `url`"):
         load(TEXTS | {"steps": [*behind, {"step": "normalize"}]})
     pages = [*TEXTS["sources"], {"name": "crawl", "warc": ["c.warc.gz"]}]
-    with pytest.raises(RecipeError, match="no step `extract`, which the pages of crawl need"):
+    with pytest.raises(RecipeError, match="the pages of crawl need the step `extract`"):
         load(TEXTS | {"steps": first + behind, "sources": pages})
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda r: r["steps"].pop(0), "steps: there is no step `extract`"),
+        (lambda r: r["steps"].pop(0), "steps: the pages of .* need the step `extract`"),
         (lambda r: r["steps"].insert(0, r["steps"].pop(1)), "only `url` may come before `extract`"),
-        (lambda r: r["steps"].insert(3, {"step": "normalize"}), "put it right after `extract`"),
+        (lambda r: r["steps"].insert(3, {"step": "normalize"}), "move it directly after `extract`"),
         (lambda r: r["sources"].append({"name": "x", "snapshot": "2024-22"}), r"sources\.x\.snapshot: is '2024-22'"),
         (lambda r: step(r, "minhash").update(bands=17), "need 136 permutations"),
-        (lambda r: step(r, "textbook").update(languages={"fr": {"min_words": 9}}), "there are min_characters"),
+        (lambda r: step(r, "textbook").update(languages={"fr": {"min_words": 9}}), "the thresholds are min_characters"),
         (lambda r: by_language_without_language(r), "put the step `language` before it"),
     ],
 )

@@ -117,7 +117,7 @@ def test_the_short_form_changes_the_sources_from_common_crawl_alone():
 
 
 def test_a_snapshot_for_a_recipe_without_a_crawl_is_an_error():
-    with pytest.raises(RecipeError, match="snapshot: is given, but demo has no source from Common Crawl"):
+    with pytest.raises(RecipeError, match="snapshot: is set, but demo has no Common Crawl source"):
         from_form({"recipe": "demo", "snapshot": "CC-MAIN-2023-40"})
     assert from_form({"recipe": "demo", "limit": 3}).limit == 3
 
@@ -145,7 +145,7 @@ def test_the_newest_snapshot_is_looked_up_and_can_be_noted(listing):
 def test_a_listing_without_crawls_is_an_error_that_names_it(tmp_path, content):
     path = tmp_path / "collinfo.json"
     path.write_text(content)
-    with pytest.raises(ValueError, match="collinfo.json.*name a copy of"):
+    with pytest.raises(ValueError, match="collinfo.json.*use a copy of"):
         newest_snapshot(str(path))
 
 

@@ -68,14 +68,14 @@ def test_several_settings_are_one_variant(recipe):
             "steps.minhash.treshold: is an unknown key, with the value 0.9; did you mean `thresho",
         ),
         ("minhash.threshold=2", "steps.minhash.threshold: is 2; give a number of at most 1"),
-        ("minhsh.threshold=0.9", "minhsh: is not a step and no key of the recipe; did you mean `minhash`?"),
-        ("zzz=1", "zzz: is not a step and no key of the recipe; there are url, extract, "),
+        ("minhsh.threshold=0.9", "minhsh: is neither a step nor a key of the recipe; did you mean `minhash`?"),
+        ("zzz=1", "zzz: is neither a step nor a key of the recipe; known names: url, extract, "),
         ("mixture.weights.wb=1", "mixture.weights.wb: no source is called wb; did you mean `web`?"),
-        ("steps.qual.epochs=1", "steps: has no entry qual; there are url, "),
+        ("steps.qual.epochs=1", "steps: has no entry qual; known entries: url, "),
         ("sources.wep.warc=[a]", "sources: has no entry wep; did you mean `web`?"),
-        ("seed.of=1", "seed: is 1, which has no keys below it"),
-        ("minhash.threshold.of=1", "steps.minhash.threshold: is 0.8, which has no keys below it"),
-        ("minhash.threshold.of.it=1", "steps.minhash.threshold: is 0.8, which has no keys below it"),
+        ("seed.of=1", "seed: is 1, which has no nested keys"),
+        ("minhash.threshold.of=1", "steps.minhash.threshold: is 0.8, which has no nested keys"),
+        ("minhash.threshold.of.it=1", "steps.minhash.threshold: is 0.8, which has no nested keys"),
         ("minhash.threshold", "is not a setting; write step.setting=value"),
         ("=1", "is not a setting"),
         ("seed=[1", "has a value that is not valid YAML"),
@@ -103,7 +103,7 @@ def test_a_recipe_without_a_step(recipe):
             "without quality: steps: there is no step `quality` in the recipe mill; did you mean `gopher_quality`",
         ),
         ("zzz", "there is no step `zzz` in the recipe mill; the steps are url, extract, normalize, "),
-        ("extract", "steps: there is no step `extract`"),
+        ("extract", "steps: the pages of web need the step `extract`"),
         ("language", "`gopher_quality` has settings by language: put the step `language` before it"),
     ],
 )
@@ -176,7 +176,7 @@ def test_a_wrong_expression_is_one_sentence(given):
 def test_a_second_where_says_how_to_write_one():
     twice = WHERE | {"steps": [*WHERE["steps"], {"step": "c4"}, {"step": "where", "drop": "status == 404"}]}
     with pytest.raises(
-        RecipeError, match="named more than once; give the later one its own name, as `step: where_short`"
+        RecipeError, match="listed more than once; give the later one a different name, as `step: where_short`"
     ):
         load(twice)
 
@@ -211,9 +211,12 @@ def test_a_where_is_addressed_by_its_own_name():
             [{"step": "where_a", "keep": "urll == ''"}],
             r"steps\.where_a\.keep: there is no column urll here; did you mean",
         ),
-        ([{"step": "where_a", "keep": 3}], r"steps\.where_a\.keep: is 3; give a text.*documents stay for which"),
+        (
+            [{"step": "where_a", "keep": 3}],
+            r"steps\.where_a\.keep: is 3; give text.*Documents are kept if it is true",
+        ),
         ([{"step": "where_A", "keep": "status == 1"}], "there is no step 'where_A'; did you mean `where`"),
-        ([{"step": "where_a", "drop": "status == 1"}] * 2, "`where_a` is named more than once; give the later one"),
+        ([{"step": "where_a", "drop": "status == 1"}] * 2, "`where_a` is listed more than once; give the later one"),
     ],
 )
 def test_what_is_wrong_with_a_named_where_is_one_sentence(steps, said):

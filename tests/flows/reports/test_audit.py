@@ -185,15 +185,15 @@ def test_votes_are_compared_with_the_filter(audited, tmp_path):
     assert found.whole == pytest.approx((0.7 * sizes["kept"] + 0.9 * sizes["dropped"]) / sum(sizes.values()))
     assert Home(home).stages(f"{cut.name}-{cut.key}")
     assert agreement(save(votes={alone: "yes"}), MachineSettings(home=home)).whole is None
-    with pytest.raises(ValueError, match="has a vote on nobody, which quality_cut-.* did not judge"):
+    with pytest.raises(ValueError, match="has a vote on nobody, which quality_cut-.* did not score"):
         agreement(save(votes={"nobody": "yes"}, sampled=["nobody"]), MachineSettings(home=home))
-    with pytest.raises(ValueError, match="nobody has a vote, and is not among the documents of the page"):
+    with pytest.raises(ValueError, match="nobody has a vote, but is not one of the documents of the page"):
         agreement(save(votes={"nobody": "yes"}), MachineSettings(home=home))
-    with pytest.raises(ValueError, match="the labels are not those of the documents"):
+    with pytest.raises(ValueError, match="the labels do not belong to the documents"):
         agreement(save(labels={alone: "law"}), MachineSettings(home=home))
-    with pytest.raises(ValueError, match="is not a valid file of votes as a page"):
+    with pytest.raises(ValueError, match="is not a valid file of votes as saved by a page"):
         agreement(save(votes={"web1": "perhaps"}), MachineSettings(home=home))
-    with pytest.raises(LookupError, match="name by GRISTMILL_HOME"):
+    with pytest.raises(LookupError, match="set GRISTMILL_HOME"):
         agreement(save(stage="quality_cut-0"), MachineSettings(home=home))
 
 

@@ -145,7 +145,7 @@ def test_a_page_begins_with_a_picture_and_a_line_for_each_candidate(left_out):
 def test_judge_and_size_stand_everywhere_and_in_every_first_sentence(left_out, tmp_path, monkeypatch):
     decided = replace(left_out, tasks=report({"without c4": 0.1}, scored=accuracy).tasks)
     said = f"{CONDITIONS}"
-    assert said == "by 100 documents of 61 hosts of `clean`, 0.3M parameters, 0.2M tokens"
+    assert said == "judged by 100 documents of 61 hosts of `clean`, 0.3M parameters, 0.2M tokens"
     found = renderings(decided, tmp_path, monkeypatch)
     # tags of one value each
     values = {f"tag {name}": str(getattr(CONDITIONS, name)) for name in ("judge", "parameters", "tokens")}
@@ -154,7 +154,7 @@ def test_judge_and_size_stand_everywhere_and_in_every_first_sentence(left_out, t
         assert said in text, f"{name}: {text[:300]}"
     assert {name.split(" ")[0] for name in found} >= {"name", "description", "terminal", "artifact", "table", "tag"}
     for sentence in decided.sentences:
-        assert said in sentence.split(";")[0] and sentence.endswith("; it holds for these training documents")
+        assert said in sentence.split(";")[0] and sentence.endswith("; it applies to these training documents")
     resampled = replace(CONDITIONS, resampled=True)
     for verdict in decided.verdicts:
         assert "these documents" not in replace(verdict, conditions=resampled).sentence()
@@ -213,7 +213,7 @@ def test_the_page_says_which_tasks_say_something():
     row = TaskScreen("qu<i>z", "accuracy", 300, 4.2, None, 0.5, 0.08, 0.02, ("noise <b>",))
     page = decision_page.page(replace(report({"A": 0.1}, scored=accuracy), task_screen=(row,)))
     shown = " ".join(html.fromstring(page).text_content().split())
-    assert "Which tasks say something" in shown and "qu<i>zaccuracy300+4.2+0.54.0noise <b>" in shown
+    assert "Informative tasks" in shown and "qu<i>zaccuracy300+4.2+0.54.0noise <b>" in shown
     assert "<i>" not in page
 
 

@@ -65,7 +65,7 @@ def test_marks_are_what_a_rule_counts_or_what_it_misses():
 def test_of_too_small_a_number_nothing_is_marked(rule):
     text = "Plain words - and 123 %% more."
     found = offending(GopherQuality(), {"rule": rule, "value": 1, "threshold": 2}, table(text), text)
-    assert found.marks == () and found.remark.startswith(f"nothing is marked: {rule} asks for more ")
+    assert found.marks == () and found.remark.startswith(f"nothing is marked: {rule} requires more ")
 
 
 def test_lines_that_lack_punctuation_are_marked_until_they_are_most_of_the_page():
@@ -74,11 +74,11 @@ def test_lines_that_lack_punctuation_are_marked_until_they_are_most_of_the_page(
     text = f"{line * 3}\nmenu\n\nhome\n"
     found = offending(step, row, table(text), text)
     assert [text[a:b] for a, b in found.marks] == ["menu\n\nhome"]
-    assert found.remark == "marked is what line_punctuation does not count, in fraction of lines"
+    assert found.remark == "line_punctuation counts everything that is not marked, in fraction of lines"
     text = "A line of a menu without an end\n" * 9 + "One ends.\n" + "And more of the menu\n" * 9
     found = offending(step, row, table(text), text)
     assert [text[a:b] for a, b in found.marks] == ["One ends."]
-    assert found.remark == "marked is what line_punctuation counts, too small a fraction of lines"
+    assert found.remark == "line_punctuation counts what is marked, which is too small a fraction of lines"
 
 
 def test_a_mean_marks_nothing():

@@ -66,8 +66,8 @@ def test_a_threshold_just_above_the_mass_is_named_with_what_the_replay_counts(ne
     assert replayed["whatif"] - replayed["documents_out"] == hint.kept
     assert replayed["rules"]["alpha_words"] == (hint.dropped, hint.looser_dropped)
     assert hint.sentence == (
-        "`gopher_quality.alpha_words` dropped 45% of 160 documents; with gopher_quality.min_alpha_words 0.7 instead of "
-        "0.8 it would drop 10%, and 56 more documents would pass (replayed on the signals of this run)"
+        "`gopher_quality.alpha_words` dropped 45% of 160 documents. With gopher_quality.min_alpha_words 0.7 instead of "
+        "0.8, it would drop 10%, and 56 more documents would pass (replayed on the signals of this run)"
     )
     command = "gristmill decide whatif recipe.yaml --set gopher_quality.min_alpha_words=0.7"
     assert hint.command("recipe.yaml") == command

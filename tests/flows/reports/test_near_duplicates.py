@@ -137,7 +137,7 @@ def test_the_numbers_are_those_of_the_stage(corpus, page):
     gone = len(losses)
     assert rows["documents that reached the step"][0] == f"{total}"
     assert rows["dropped as near-duplicates"] == [f"{gone}", f"{gone / total:.2%}"]
-    assert rows["documents that stay"] == [f"{total - gone}", f"{(total - gone) / total:.2%}"]
+    assert rows["documents kept"] == [f"{total - gone}", f"{(total - gone) / total:.2%}"]
     assert rows["threshold"] == ["0.7"] and rows["unit"] == ["words"]
     expected = s_curve(16, 8, 0.7)
     assert f"{100 * expected:.2f}%" in "".join(html.fromstring(page).xpath("//strong/text()"))
@@ -196,7 +196,7 @@ def test_without_a_threshold_the_page_states_what_is_not_known(tmp_path):
     assert Parsed(page).open == []
     rows, losses = cells(page), ledger(left.kept, left.places.shards())
     assert rows["dropped as near-duplicates"][0] == f"{len(losses)}" and rows["threshold"] == ["null"]
-    assert "Documents were not compared." in page and "their similarity is not known" in page
+    assert "Documents were not compared." in page and "their similarity is unknown" in page
     assert not [name for name in rows if "left_out" in name] and not html.fromstring(page).xpath(
         "//table[@class='pair']"
     )

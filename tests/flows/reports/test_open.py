@@ -34,12 +34,12 @@ def project(folder: Path) -> Path:
     rng = Random(3)
     texts = [" ".join(" ".join(prose(rng, "en", 260)).split()[:count]) for count in WORDS]
     texts.append(texts[-1].rsplit(" ", 9)[0] + " and so on")
-    documents = [{"url": f"https://a.example/0/{at}", "text": text, "licence": "CC0"} for at, text in enumerate(texts)]
+    documents = [{"url": f"https://a.example/0/{at}", "text": text, "license": "CC0"} for at, text in enumerate(texts)]
     folder.mkdir()
     (folder / "pages.jsonl").write_text("\n".join(map(json.dumps, documents)))
     recipe = {
         "name": "planted",
-        "sources": [{"name": "web", "jsonl": ["pages.jsonl"], "url_column": "url", "columns": ["licence"]}],
+        "sources": [{"name": "web", "jsonl": ["pages.jsonl"], "url_column": "url", "columns": ["license"]}],
         "steps": [{"step": name} for name in ("extract", "gopher_quality", "minhash")],
     }
     (folder / "recipe.yaml").write_text(yaml.safe_dump(recipe))
@@ -105,7 +105,7 @@ def test_documents_are_those_of_an_export(run, tmp_path):
     export(context, recipe, run.corpus)
     exported = pa.concat_tables(map(pq.read_table, sorted((tmp_path / "out/data").glob("*.parquet"))))
     assert pa.table(run.documents).equals(exported) and len(exported) == len(run.documents) == 7
-    assert exported["licence"].to_pylist() == ["CC0"] * 7
+    assert exported["license"].to_pylist() == ["CC0"] * 7
     [batches] = [run.documents.reader(["url"], pc.field("gopher_quality_words") == 56)]
     assert batches.read_all().to_pylist() == [{"url": "https://a.example/0/2"}]
     first = run.documents.to_pandas(n=2)
@@ -116,7 +116,7 @@ def test_scores_are_those_of_all_documents(run):
     found = pa.table(run.scores).to_pylist()
     assert [row["gopher_quality_words"] for row in found] == [*WORDS, 194]
     assert [row["kept"] for row in found] == [False, False, *[True] * 7, False]
-    # only documents that stay have a cluster
+    # only documents kept have a cluster
     assert [row["cluster_size"] for row in found] == [None, None, *[1] * 6, 2, None]
 
 
@@ -154,16 +154,16 @@ def test_a_damaged_file_is_not_read(folder, tmp_path):
 
 
 def test_wrong_names_are_sentences(run, tmp_path):
-    with pytest.raises(LookupError, match="no column txt; did you mean `text`. there are: id, text"):
+    with pytest.raises(LookupError, match="no column txt; did you mean `text`. the columns are id, text"):
         run.documents.to_pandas(["txt"])
     with pytest.raises(LookupError, match="no document in .* has an id that begins with nowhere"):
         run.lineage("nowhere")
-    with pytest.raises(LookupError, match="documents have an id that begins with : give more of it"):
+    with pytest.raises(LookupError, match="documents have an id that begins with : give more characters of it"):
         run.lineage("")
     path = tmp_path / "my recipe.yaml"
     path.write_text(yaml.safe_dump(run.recipe.model_dump(mode="json")))
     for recipe, argument in ((run.recipe, "RECIPE"), (path, f"'{path}'")):
-        sentence = rf"the corpus of planted is not finished in .*: run `gristmill corpus {argument}`; it resumes"
+        sentence = rf"the corpus of planted is not finished in .*: run `gristmill corpus {argument}`, which resumes"
         with pytest.raises(NotFinishedError, match=sentence):
             gristmill.open(recipe, str(tmp_path / "empty"))
 

@@ -99,5 +99,5 @@ def test_the_list_has_every_name_whole_at_any_width(width):
 
 def test_a_signal_without_one_line_of_description_is_refused():
     for description in ("", " ", "Two\nlines."):
-        with pytest.raises(ValueError, match="the signal size is described by .*; write one line"):
+        with pytest.raises(ValueError, match="the signal size has the description .*; write one line"):
             Signal("size", "int64", "words", "a paper", description=description)

@@ -153,7 +153,7 @@ def test_a_report_in_a_notebook(report, monkeypatch):
     gone = report.dropped("gopher_quality.alpha_words")
     assert len(gone) == 4 and all("123 %%" in marked for marked in gone["marked"])
     assert len(report.dropped("minhash", n=4)) == 4
-    with pytest.raises(LookupError, match="no stage nothing .*there are: documents-"):
+    with pytest.raises(LookupError, match="no stage nothing .*its stages are documents-"):
         report.show(stage="nothing")
     with pytest.raises(LookupError, match="rules that dropped some: .*gopher_quality.words"):
         report.dropped("nothing")

@@ -45,5 +45,7 @@ def test_a_home_without_a_run_names_what_can_be_shown(tmp_path):
     source = {"name": "web", "jsonl": [f"{tmp_path}/rows.jsonl"]}
     recipe = load({"name": "one", "sources": [source], "steps": [{"step": "extract"}]})
     *_, last = curate(context(str(tmp_path / "home")), recipe)
-    with pytest.raises(FileNotFoundError, match=rf"by its key \(documents-{last.left.kept.key}\)"):
+    with pytest.raises(
+        FileNotFoundError, match=rf"the key of a stage of extracted documents \(documents-{last.left.kept.key}\)"
+    ):
         list(show(str(tmp_path / "home"), "documents", 1))

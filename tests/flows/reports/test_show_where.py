@@ -196,7 +196,7 @@ def test_exported_are_those_that_duckdb_finds(made, tmp_path, format, expression
     card = (tmp_path / "out" / "README.md").read_text()
     assert f"Of the {len(rows)} documents that the recipe keeps, these are those for which ` {expression} `" in card
     other = load(recipe.model_dump(mode="json") | {"export": settings | {"where": "rank < 3"}})
-    with pytest.raises(FileExistsError, match="the export of other documents"):
+    with pytest.raises(FileExistsError, match="an export of other documents"):
         check_target(context(home), other)
         export(context(home), other, corpus)
 

@@ -147,7 +147,7 @@ def test_what_is_not_there_is_an_error(home, tmp_path):
         home.look_up("3a")
     with pytest.raises(LookupError, match="no file nothing, and no document"):
         home.look_up("nothing")
-    with pytest.raises(LookupError, match="no stage `signatures`"):
+    with pytest.raises(LookupError, match="no finished stage `signatures`"):
         next(similar.look_up(str(tmp_path), "x", "", None, None, 0.5, 1, lambda *_: None))
     path = tmp_path / "latin.txt"
     path.write_bytes("caf\u00e9".encode("latin-1"))

@@ -260,7 +260,7 @@ def test_queries_name_columns_that_their_plan_does_not_need(odd):
         ("select kept, count(*) from extracted group by 1 order by 1", [(False, 3), (True, 7)]),
     ):
         assert run.sql(query).fetchall() == expected, query
-    with pytest.raises(QueryError, match="My Column, my column, whose names are the same in SQL"):
+    with pytest.raises(QueryError, match="My Column, my column, whose names are equal in SQL"):
         run.sql('select "My Column" from documents')
 
 

@@ -94,7 +94,7 @@ def test_the_planted_shift_and_scale_are_found(place):
     same = "all 2,7.. documents have the value 0.25, so no threshold drops a share of them"
     [reason] = [reason for reason in found.unmatched if reason.startswith("gopher_quality.max_hash_ratio, de: ")]
     assert re.search(same, reason)
-    assert "gopher_quality.max_symbol_ratio: it is null for en, so it drops nothing" in found.unmatched
+    assert "gopher_quality.max_symbol_ratio: null for en, so it drops nothing" in found.unmatched
     assert found.without == ["language"]
 
 
@@ -112,7 +112,7 @@ def test_the_proposals_are_part_of_a_recipe(place):
 
 def test_a_reference_that_is_too_small_is_said(place):
     path, settings = place
-    with pytest.raises(LookupError, match=r"documents in fo, 1000 are needed; there are: en 5,\d+, de"):
+    with pytest.raises(LookupError, match=r"documents in fo, but 1000 are needed; the languages are en 5,\d+, de"):
         propose(path, "fo", settings=settings)
     with pytest.raises(LookupError, match="0 documents in eng"):
         propose(path, "eng", settings=settings)

@@ -170,10 +170,10 @@ def test_a_token_is_derived_where_no_kernel_is_compiled_yet(home, folder, tmp_pa
 def test_what_is_no_token_of_a_shard_is_an_error(home, folder):
     path = next(path for path in sorted(folder.glob("train-*.bin")) if path.stat().st_size)
     tokens = path.stat().st_size // 2
-    with pytest.raises(IndexError, match=f"has {tokens:,} tokens, counted from 0, and none with the number"):
+    with pytest.raises(IndexError, match=f"has {tokens:,} tokens, counted from 0, so there is no token"):
         token_source(home, str(path)).locate(tokens)
     for name in ("tokens-none/train-00000.bin", f"{folder}/parts.json"):
-        with pytest.raises(LookupError, match="is not a token shard: name one as"):
+        with pytest.raises(LookupError, match="is not a token shard: give one as"):
             token_source(home, name)
     shown = CliRunner().invoke(app, ["explain", "lineage", "--token", "1"], env={"GRISTMILL_HOME": home})
     assert shown.exit_code == 2 and "--shard and --token" in shown.output

@@ -151,7 +151,7 @@ def test_what_cannot_be_served_is_one_sentence(tmp_path):
     server = mlflow_pages.start(settings)
     with pytest.raises(RuntimeError) as error:
         server.wait()
-    assert str(error.value).endswith("tracking.example:5000: open its own pages there")
+    assert str(error.value).endswith("tracking.example:5000: open that server's pages instead")
     assert "secret" not in str(error.value)
     (tmp_path / "mlflow.db").write_bytes(os.urandom(300_000))
     server = mlflow_pages.start(MachineSettings(home=str(tmp_path)))

@@ -66,7 +66,7 @@ def test_an_error_ends_the_others_and_what_waits_does_not_begin():
     with pytest.raises(ValueError, match="the loss is not finite"):
         build_at_once(make, specs(9), 3)
     assert sorted(begun) == [0, 1, 2]
-    sentence = "ended, since a stage that was made at the same time has failed: the loss is not finite"
+    sentence = "ended, because a stage that was made at the same time failed: the loss is not finite"
     assert ended == [sentence, sentence]
 
 

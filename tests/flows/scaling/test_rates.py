@@ -23,7 +23,7 @@ def test_the_best_rate_and_what_it_is_worth():
 
 def test_a_best_rate_beyond_those_tried_is_said_to_be():
     found = rate_sweep(1000, 1000, RATES, planted(0.1), 0.0001)
-    assert found.best == pytest.approx(0.02) and found.at_edge and "the last that was tried" in found.sentence
+    assert found.best == pytest.approx(0.02) and found.at_edge and "the last one tried" in found.sentence
 
 
 def test_differences_of_noise_are_none():

@@ -14,9 +14,9 @@ def test_the_plan_of_a_grid_says_what_judges_or_that_nothing_does(tmp_path, monk
     command = ["decide", "scale", str(recipe), "--sizes", "80k,150k", "--tokens", "100k,200k", "--plan"]
     shown = CliRunner().invoke(app, command)
     assert shown.exit_code == 0, shown.output
-    assert "cannot train these runs yet: nothing says what to judge by" in shown.output
+    assert "cannot train these runs yet: no evaluation set to judge by" in shown.output
     shown = CliRunner().invoke(app, [*command, "--judge", "web"])
     assert shown.exit_code == 0 and "judged by web" in shown.output
     shown = CliRunner().invoke(app, [*command, "--judge", "wob"])
-    assert "there is no evaluation set wob" in shown.output and "did you mean `web`" in shown.output
+    assert "unknown evaluation set wob" in shown.output and "did you mean `web`" in shown.output
     assert not (tmp_path / "home" / "stages").exists()

@@ -54,15 +54,15 @@ def test_results_are_tables_in_a_notebook(run):
     found = run.find("A phrase for shard", n=2)._repr_html_()
     assert found.count("<tr>") - 1 == len(run.find("A phrase for shard", n=2).documents)
     assert "<td" in run.documents._repr_html_() and f"{len(run.documents):,} rows" in run.documents._repr_html_()
-    assert "0 of them with another text" in run.diff(run)._repr_html_()
+    assert "0 of them with different text" in run.diff(run)._repr_html_()
     assert f"Run of searched</strong> in {run.settings.home}" in run._repr_html_()
-    assert repr(run).startswith(f"<Run of searched in {run.settings.home}: ") and " tokens to train on" in repr(run)
+    assert repr(run).startswith(f"<Run of searched in {run.settings.home}: ") and " training tokens" in repr(run)
 
 
 def test_what_a_model_continues_is_a_table_in_a_notebook():
     group = Group(least=4, most=15, prompts=120, share=0.25, low=0.18, high=0.33, tokens=0.5)
     page = Memorized("small", 50, 50, {"web": 1.0}, (group,))._repr_html_()
-    assert "4 to 15" in page and "25.00%" in page and "50 tokens given" in page
+    assert "4 to 15" in page and "25.00%" in page and "50 prompt tokens" in page
 
 
 def test_a_corpus_without_a_mixture_is_searched(recipe, index, monkeypatch):

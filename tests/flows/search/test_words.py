@@ -63,7 +63,7 @@ def test_every_document_with_a_word_is_found_with_what_became_of_it(index, opene
     assert find_words(index, "-nowhere kept:true source:web mill3 OR mill3", 1).documents[0].match == "mill3"
     assert find_words(index, "mill3", 5) == find_words(index, "mill3", 5)
     assert find_words(index, "mill3", 5).documents == found.documents[:5]
-    with pytest.raises(ValueError, match="an empty query"):
+    with pytest.raises(ValueError, match="the query is empty"):
         find_words(index, " ", 5)
 
 

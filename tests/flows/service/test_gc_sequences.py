@@ -188,7 +188,7 @@ def test_readers_open_a_run_of_another_version_and_say_so(tmp_path, caplog, monk
     monkeypatch.setattr(ContentDedup, "work_version", 2)
     assert finished(home.recipe(30), settings_).corpus.rows == rows
     [said] = caplog.messages
-    assert "is read as it is: its step content_dedup was 1, is 2" in said
+    assert "is read unchanged: its step content_dedup was 1, is 2" in said
 
 
 @pytest.mark.parametrize("given", ["small", "id"])

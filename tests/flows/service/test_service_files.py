@@ -31,6 +31,6 @@ def test_they_are_written_once_and_never_over_others(tmp_path):
     own = tmp_path / "there/docker/compose.yaml"
     own.write_text("services: {}\n")
     (tmp_path / "there/prefect.yaml").unlink()
-    with pytest.raises(FileExistsError, match=f"{own} is there and differs"):
+    with pytest.raises(FileExistsError, match=f"{own} already exists and differs"):
         CliRunner().invoke(app, command, catch_exceptions=False)
     assert own.read_text() == "services: {}\n" and not (tmp_path / "there/prefect.yaml").exists()

@@ -104,7 +104,7 @@ def test_https_is_not_left(tmp_path, crawl_server):
         async with await checked_client() as client:
             await client.get(address, ssl=False)
 
-    with pytest.raises(BadResponse, match="redirects from https to http://127.0.0.1, which is not followed"):
+    with pytest.raises(BadResponse, match="redirects from https to http://127.0.0.1, which is not allowed"):
         asyncio.run(get())
     assert not crawl_server.requests
 
@@ -154,7 +154,7 @@ def serve_tls(folder, redirect) -> str:
 )
 def test_a_remote_list_names_no_file_of_this_machine_and_no_other_store(crawl_server, line):
     (crawl_server.folder / "a.paths").write_text(f"good.warc\n{line}\n")
-    with pytest.raises(ValueError, match="a.paths names .*a list that is read from http://"):
+    with pytest.raises(ValueError, match="a.paths has .*a list that is read from http://"):
         Archives(name="web", warc=(f"{crawl_server.url}/a.paths",)).shards()
 
 

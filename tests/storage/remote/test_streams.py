@@ -123,7 +123,7 @@ def test_a_file_of_unknown_length_cannot_be_read_from_its_end(planted, address):
 
 def test_a_file_without_a_known_end_is_refused(planted, address):
     planted.ranges, planted.framing = False, "close"
-    with pytest.raises(RemoteIOError, match="neither ranges nor a length"):
+    with pytest.raises(RemoteIOError, match="neither ranges nor lengths"):
         read(address)
 
 
@@ -516,7 +516,7 @@ def test_a_host_that_refuses_from_the_start_has_a_short_budget(planted, address,
     one = replace(FAST, refused_seconds=0.5)
     planted.plan = lambda path, start, nth: Fault("status", 403)
     began = time.monotonic()
-    with pytest.raises(RemoteIOError, match="fewer requests.*address is wrong or needs credentials"):
+    with pytest.raises(RemoteIOError, match="fewer requests.*address may also be wrong or need credentials"):
         fetch(address, 0, 10, one)
     assert time.monotonic() - began < FAST.budget_seconds and len(planted.requests) > 1
     assert len([r for r in caplog.records if r.levelname == "WARNING" and "403" in r.getMessage()]) == 1
@@ -567,6 +567,6 @@ def test_slots_are_in_a_folder_of_this_user_alone(planted, address, tmp_path, mo
     else:
         (tmp_path / "elsewhere").mkdir(mode=0o700)
         folder.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(RemoteIOError, match=f"{folder}.*not a folder of this user alone.*TMPDIR"):
+    with pytest.raises(RemoteIOError, match=f"{folder}.*not private to this user.*TMPDIR"):
         fetch(address, 0, 10, FAST)
     assert not planted.requests

@@ -87,7 +87,7 @@ def test_globs_and_lists_behind_a_password_keep_its_name(crawl_server):
 @pytest.mark.parametrize("line", ["x.warc?{secret:token}", "https://{secret:user}@elsewhere.example/x.warc"])
 def test_a_list_cannot_ask_for_secrets(crawl_server, line):
     (crawl_server.folder / "a.paths").write_text(line)
-    with pytest.raises(SecretError, match="a.paths names an address"):
+    with pytest.raises(SecretError, match="a.paths has an address"):
         Archives(name="web", warc=(f"{crawl_server.url}/a.paths",)).shards()
 
 

@@ -60,13 +60,13 @@ def test_what_cannot_be_used_is_said_with_its_remedy(tmp_path):
         with pytest.raises(BenchmarkError, match="cannot be read .* copy or make it again"):
             read_items(str(path), Fields(question=("q",)))
     path.write_bytes(b'{"q": "a", "n": 1}\n{"q": "b", "n": 1}\n')
-    with pytest.raises(BenchmarkError, match="has the id 1 in row 0 and in row 1; name another field"):
+    with pytest.raises(BenchmarkError, match="has the id 1 in row 0 and in row 1; use another field"):
         read_items(str(path), Fields(question=("q",), id="n"))
 
 
 def test_two_benchmarks_have_two_names():
     one = {"name": "mill", "path": "a", "question": ["q"]}
-    with pytest.raises(ValueError, match="two benchmarks are called mill; give each its own name"):
+    with pytest.raises(ValueError, match="two benchmarks have the name mill; give each a different name"):
         Decontamination.model_validate({"benchmarks": [one, one | {"path": "b"}]})
     with pytest.raises(ValueError, match="give a larger number for the latter"):
         Decontamination.model_validate({"benchmarks": [one], "strict_words": 12, "tolerant_words": 12})

@@ -182,7 +182,7 @@ def test_the_score_of_a_model_decides_and_without_one_a_document_comes_last(tmp_
 
 def test_an_order_must_make_sense():
     assert UrlDedup().keep == ("newest",)
-    with pytest.raises(ValidationError, match="the key `survivor` is no longer used; write instead: `keep`"):
+    with pytest.raises(ValidationError, match="the key `survivor` is no longer used; use instead: `keep`"):
         UrlDedup(survivor=["newest"])
     for wrong in ({"keep": ["best"]}, {"best": "score"}, {"keep": ["newest", "newest"]}, {"keep": ["any"]}):
         with pytest.raises(ValidationError):
@@ -193,7 +193,7 @@ def test_a_signal_that_is_missing_or_no_number_is_an_error(tmp_path):
     documents = [[{"id": "1", "text": "one"}, {"id": "2", "text": "one"}]]
     with pytest.raises(LookupError, match="no column score"):
         deduplicate(tmp_path, documents, ContentDedup(keep=("best",), best="score"))
-    with pytest.raises(ValueError, match="`best` is title, which is not a number"):
+    with pytest.raises(ValueError, match="`best` is title, which is string and not a number"):
         deduplicate(tmp_path, documents, ContentDedup(keep=("best",), best="title"))
 
 

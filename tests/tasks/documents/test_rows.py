@@ -78,7 +78,7 @@ def test_a_shard_without_rows(tmp_path):
 
 def test_rows_are_asked_for_once_and_in_order(shard):
     for asked in ([7, 7], [7, 3], [-1, 3], [7, 9_000]):
-        with pytest.raises(ValueError, match="do not ascend"):
+        with pytest.raises(ValueError, match="are not in ascending order"):
             read_rows(shard[0], np.array(asked), ["text"])
 
 

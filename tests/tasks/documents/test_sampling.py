@@ -67,7 +67,7 @@ def test_each_source_has_a_share_of_its_own():
         of = pa.table({"id": [i for i, source in zip(IDS, sources, strict=True) if source == name]})
         alone = Heldout(fractions={name: fraction}).mask(of.append_column("source", pa.repeat(name, len(of))))
         assert drawn[[source == name for source in sources]].tolist() == alone.tolist()
-    with pytest.raises(ValueError, match="source does not exist: read it, too"):
+    with pytest.raises(ValueError, match="source was not read: read it"):
         Heldout(fractions={"web": 0.1}).mask(pa.table({"id": ["a"]}))
     with pytest.raises(KeyError, match="unknown"):
         Heldout(fractions={"web": 0.1}).mask(pa.table({"id": ["a"], "source": ["unknown"]}))

@@ -33,7 +33,7 @@ class Long(DocumentStep):
 
 
 def test_a_key_of_older_recipes_is_an_error_that_names_the_new_one():
-    with pytest.raises(ValidationError, match="the key `limit` is no longer used; write instead: `high`"):
+    with pytest.raises(ValidationError, match="the key `limit` is no longer used; use instead: `high`"):
         Search.model_validate({"limit": 3})
     assert Search.model_validate({"high": 3}).high == 3
 
@@ -72,7 +72,7 @@ def test_a_signal_is_a_column_with_its_unit_and_source(kind, type):
 
 
 def test_a_signal_of_an_unknown_kind_is_refused():
-    with pytest.raises(ValueError, match="of kind 'int'; there are string, bool"):
+    with pytest.raises(ValueError, match="has the kind 'int'; use one of string, bool"):
         Signal("size", "int", "words", "a paper", description="Of a test.")
 
 
@@ -95,7 +95,7 @@ def test_a_threshold_without_a_default_is_refused():
 
 
 def test_signal_fields_are_fields():
-    with pytest.raises(TypeError, match="signal_fields names word, which are no fields"):
+    with pytest.raises(TypeError, match="signal_fields lists word, which are not fields"):
 
         class Hits(DocumentStep):
             step: Literal["hits"] = "hits"

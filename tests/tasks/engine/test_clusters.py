@@ -66,7 +66,7 @@ def test_a_runs_cluster_has_a_name_and_an_owner_of_its_own():
         ("slurm", 2, "queue: [", "is not valid YAML"),
         ("kubernetes", 2, "kind: Pod", "of the kind Pod; give a DaskCluster"),
         ("kubernetes", 2, "kind: DaskCluster", "needs metadata.name"),
-        ("slurm", 2, "protocol: tcp", "names protocol: a run's own cluster talks by TLS .* remove that"),
+        ("slurm", 2, "protocol: tcp", "has protocol, but a cluster that a run starts uses TLS .* remove it"),
     ],
 )
 def test_a_cluster_that_cannot_be_is_an_error_that_names_its_remedy(
@@ -180,7 +180,7 @@ def test_a_part_of_a_cluster_that_would_talk_without_a_key_is_an_error(part, tmp
         (container,) = template["spec"][part]["spec"]["containers"]
         container["args"] = [word for word in container["args"] if "tls" not in word]
         path.write_text(yaml.safe_dump(template))
-    with pytest.raises(ValueError, match=f"the {part} of GRISTMILL_CLUSTER would talk without TLS"):
+    with pytest.raises(ValueError, match=f"the {part} of GRISTMILL_CLUSTER would accept connections without TLS"):
         check("kubernetes", 2, "", str(path), tls)
 
 
@@ -212,7 +212,7 @@ def test_the_client_of_the_operator_reaches_its_scheduler(protected, tmp_path, m
         with CLUSTERS["kubernetes"](ClusterSettings(2, template=template, tls=tls)):
             assert found == ["Scheduler"]
     assert kubecluster.rpc is rpc
-    assert ("ask for no key" in caplog.text) is not protected
+    assert ("require no certificate" in caplog.text) is not protected
 
 
 def test_the_network_policy_is_of_the_runs_pods_and_of_a_clusters():

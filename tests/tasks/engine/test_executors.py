@@ -296,7 +296,7 @@ def test_a_worker_that_cannot_begin_a_job_once_ends_nothing(crew, cluster, monke
 def test_work_that_no_worker_can_read_is_one_sentence(crew, cluster, monkeypatch):
     monkeypatch.setattr(shared, "ATTEMPTS", 2)
     monkeypatch.setattr(shared, "leave", lambda folder, work: shared.SharedWork(f"{folder}/none", "0"))
-    with pytest.raises(OSError, match="workers cannot read what their jobs need, .*/none.*: give GRISTMILL_HOME"):
+    with pytest.raises(OSError, match="workers cannot read the file that .* need, .*/none.*: set GRISTMILL_HOME"):
         list(cluster.map(crew.square, range(4)))
 
 
@@ -304,7 +304,7 @@ def test_work_that_is_not_what_the_flow_has_written_is_not_run(crew, tmp_path):
     left = shared.leave(str(tmp_path), crew.square)
     Path(left.path).write_bytes(shared.dumps(crew.die))
     answer, _ = shared.call(left, shared.dumps([2]), 0)
-    assert isinstance(answer, shared.NotBegun) and "is not what the run has written" in answer.reason
+    assert isinstance(answer, shared.NotBegun) and "differs from what the run wrote" in answer.reason
     shared.take_back(left)
     assert os.listdir(tmp_path) == []
 
@@ -525,7 +525,7 @@ def test_a_result_that_is_lost_and_fails_when_it_is_made_again_is_an_error(clust
 
 
 def test_a_job_that_kills_its_workers_is_named(cluster, crew):
-    with pytest.raises(RuntimeError, match="workers died again and again, most likely out of memory, at job 7"):
+    with pytest.raises(RuntimeError, match="workers died repeatedly, most likely out of memory, at job 7"):
         list(cluster.map(crew.die, ["job 7"]))
 
 

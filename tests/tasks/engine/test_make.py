@@ -209,12 +209,12 @@ def test_a_job_cannot_read_what_the_key_does_not_hold(tmp_path):
     def closing_over(phases, record, places):
         return {"threshold": step.threshold}
 
-    with pytest.raises(TypeError, match="is not a function of a module: what it closes over would be in no key"):
+    with pytest.raises(TypeError, match="is not a module function: values in its closure would not be in a key"):
         spec(body=closing_over)
-    with pytest.raises(TypeError, match="is not a function of a module"):
+    with pytest.raises(TypeError, match="is not a module function"):
         spec(body=lambda phases, record, places: {})
     for places in (step, [step], {"step": (step,)}, 0.8):
-        with pytest.raises(TypeError, match="what decides belongs into the record"):
+        with pytest.raises(TypeError, match="move what decides the result into the record"):
             StageSpec(name="shouted", version=1, body=shout, record=Shouting(), inputs={}, places=places)
 
 
@@ -222,9 +222,9 @@ def test_a_record_cannot_change_and_inputs_are_few():
     class Loose(BaseModel):
         loud: bool = True
 
-    with pytest.raises(TypeError, match="no frozen pydantic model"):
+    with pytest.raises(TypeError, match="is not a frozen pydantic model"):
         spec(record=Loose())
-    with pytest.raises(ValueError, match="give a digest"):
+    with pytest.raises(ValueError, match="pass one digest"):
         StageSpec(
             name="shouted",
             version=1,
@@ -275,7 +275,7 @@ def test_a_full_disk_is_one_sentence_and_afterwards_it_goes_on(tmp_path):
     one = spec(body=growing, places=None)
     with (
         largest_file(1 << 20),
-        pytest.raises(DiskFullError, match="room and run the same command again") as error,
+        pytest.raises(DiskFullError, match="some space and run the same command again") as error,
     ):
         made(tmp_path, one)
     assert one.folder(str(tmp_path)) in str(error.value) and "MB there" in str(error.value)
@@ -329,7 +329,7 @@ def test_a_stage_of_another_format_is_refused_with_its_remedy(tmp_path):
     stage = made(tmp_path, spec())
     path = Path(stage.folder) / "manifest.json"
     checked_json.write(str(path), {**checked_json.read(str(path)), "format": 5})
-    with pytest.raises(layout.ManifestError, match="format 5, this version reads 6.*run its recipe again"):
+    with pytest.raises(layout.ManifestError, match="format 5, but this version reads 6.*run its recipe again"):
         find(str(tmp_path), spec())
 
 
@@ -359,8 +359,8 @@ def test_verify_finds_other_files_lists_and_unfinished_stages(tmp_path):
     [damage] = verify(stage.folder).damages
     assert "part-00000.txt" in damage.path and "is not what was written" in damage.trouble
     flip(Path(stage.folder) / "parts.json", 5)
-    with pytest.raises(layout.ManifestError, match="parts.json is not what its manifest says; remove the stage"):
+    with pytest.raises(layout.ManifestError, match="parts.json does not match its manifest; remove the stage"):
         verify(stage.folder)
-    with pytest.raises(LookupError, match="no finished stage"):
+    with pytest.raises(LookupError, match="is not a finished stage"):
         verify(str(tmp_path))
     assert issubclass(NotFinishedError, LookupError)

@@ -210,7 +210,7 @@ def test_a_set_has_no_more_text_than_there_is_room_for(tmp_path):
 def test_a_recipe_that_holds_nothing_out_ends_with_a_sentence(tmp_path):
     texts = Texts([[{"id": "a", "text": "one two three"}]])
     corpus = texts.corpus(str(tmp_path))
-    with pytest.raises(ValueError, match=r"none of 1 documents is held out, of a share of 1e-09"):
+    with pytest.raises(ValueError, match=r"none of 1 documents is held out, with a fraction of 1e-09"):
         heldout(context(str(tmp_path)), SimpleNamespace(**vars(RECIPE) | {"heldout_fraction": 1e-9}), corpus)
 
 

@@ -250,7 +250,7 @@ def test_markdown_is_a_format_of_our_engine_alone():
     found = extract_page(page.encode(), "text/html", None, URL, "blocks", "markdown")
     assert "## Grist" in found["text"]
     assert "## Grist" not in extract_page(page.encode(), "text/html", None, URL, "blocks", "plain")["text"]
-    with pytest.raises(ValidationError, match="blocks alone, not by trafilatura"):
+    with pytest.raises(ValidationError, match="with the engine blocks, not trafilatura"):
         Extract(engine="trafilatura", format="markdown")
 
 
@@ -310,7 +310,7 @@ def test_options_are_those_of_the_engines_that_are_asked():
     assert Extract(engine="union", fast=False).options("blocks") == {}
     assert "fast" not in Extract(engine="trafilatura").model_dump()  # so that stages made before keep their keys
     for wrong, said in (
-        ({"fast": False}, "fast is an option of the engine trafilatura, and the engine is blocks"),
+        ({"fast": False}, "fast is an option of the engine trafilatura, but the engine is blocks"),
         ({"engine": "trafilatura", "stop_list": "German"}, "stop_list is an option of the engine justext"),
         ({"engine": "trafilatura", "favor_precision": True, "favor_recall": True}, "exclude each other"),
         ({"engine": "justext", "stop_list": "Gristish"}, "stop_list is 'Gristish'; give one of Afrikaans"),

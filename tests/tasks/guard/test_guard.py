@@ -279,7 +279,7 @@ def test_a_source_that_fails_and_a_reader_that_stops_leave_a_guard_that_works():
             list(guard.map(broken()))
         some = guard.map([("fine", 1), ("loop", None), ("fine", 2)] * 2)
         assert next(some) == {"text": 1}
-        with pytest.raises(RuntimeError, match="a guard for each thread"):
+        with pytest.raises(RuntimeError, match="one guard per thread"):
             next(guard.map([("fine", 1)]))
         some.close()
         assert list(guard.map([("fine", 3)])) == [{"text": 3}]

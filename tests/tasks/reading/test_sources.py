@@ -137,7 +137,7 @@ def test_a_snapshot_and_its_parts(crawl_server, listed):
     ]
     assert crawl_server.faults()
     for asked in ({"segments": [3, 4]}, {"files": [12, 12]}, {"segments": [0, 0], "files": [3, 3]}):
-        with pytest.raises(FileNotFoundError, match=r"warc.paths.gz: \w+ \d+ to \d+ are asked for; there are 0 to \d+"):
+        with pytest.raises(FileNotFoundError, match=r"paths.gz: \w+ \d+ to \d+ do not exist; choose from 0 to \d+"):
             paths(**asked)
 
 
@@ -187,7 +187,7 @@ def test_a_shards_name_is_its_path_behind_the_folder_that_is_named(tmp_path):
     assert names("a/en/*") == ["part-0.parquet", "part-1.parquet"]
     assert names("a/en/part-0.parquet") == ["part-0.parquet"]
     assert names("a/en/*", "a/*/part-1.parquet") == ["part-0.parquet", "part-1.parquet"]
-    with pytest.raises(ValueError, match=r"are both called part-0.parquet.* one glob for both folders"):
+    with pytest.raises(ValueError, match=r"both have the name part-0.parquet.* one glob for both folders"):
         names("a/en/part-0.parquet", "b/en/part-0.parquet")
 
 
@@ -228,7 +228,7 @@ def test_lists_that_are_damaged_or_empty(tmp_path, crawl_server):
         with pytest.raises(ValueError, match=f"{name}.paths.gz is damaged"):
             expand([f"{tmp_path}/{name}.paths.gz"])
     (tmp_path / "empty.paths").write_text("\n \n")
-    with pytest.raises(FileNotFoundError, match="empty.paths names no file"):
+    with pytest.raises(FileNotFoundError, match="empty.paths has no files"):
         expand([f"{tmp_path}/empty.paths"])
 
 
@@ -395,7 +395,7 @@ def test_a_list_that_unfolds_without_end_is_refused(tmp_path, monkeypatch):
 def test_a_list_from_elsewhere_leads_up_to_no_folder(crawl_server, line):
     place(crawl_server.folder, "lists/a.paths.gz", ["fine.warc.gz", line])
     place(crawl_server.folder, f"crawl-data/{SNAPSHOT}/warc.paths.gz", [f"crawl-data/{line}"])
-    remedy = "may name paths below its own folder.*: if you trust it, copy it to this machine"
+    remedy = "may only have paths below its own folder.*: if you trust it, copy it to this machine"
     with pytest.raises(ValueError, match=remedy):
         expand([f"{crawl_server.url}/lists/a.paths.gz"])
     with pytest.raises(ValueError, match=remedy):

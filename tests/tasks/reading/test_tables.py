@@ -313,5 +313,5 @@ def test_times_outside_of_pythons_years_cost_no_run(tmp_path):
 def test_a_column_that_is_there_twice_is_named(tmp_path):
     table = pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], names=["text", "text"])
     pq.write_table(table, tmp_path / "a.parquet")
-    with pytest.raises(ValueError, match="a.parquet has several columns of the name text; rename all but one of each"):
+    with pytest.raises(ValueError, match="a.parquet has several columns named text; rename all but one of each"):
         list(records(str(tmp_path / "a.parquet"), "parquet", Columns(), 100))

@@ -48,7 +48,7 @@ def test_a_rule_gives_a_signal_and_thresholds_of_its_name(kind):
         assert declared.ends and set(declared.ends) <= {f"min_{declared.name}", f"max_{declared.name}"}
         for end, value in declared.ends.items():
             assert kind.model_fields[end].default == value
-            assert kind.model_fields[end].description.endswith("null: not bound")
+            assert kind.model_fields[end].description.endswith("null: no limit.")
 
 
 def test_a_rule_without_a_function_is_named():

@@ -363,7 +363,7 @@ def test_thresholds_by_language():
     step = FineWebQuality(languages={"fr": {"max_short_lines": 0.9}, "de": {"max_newlines": None}})
     bounds = {b.rule: b.languages for b in step.decisions()}
     assert bounds["short_lines"] == {"fr": (None, 0.9)} and bounds["newlines"] == {"de": (None, None)}
-    with pytest.raises(ValidationError, match="fr: no threshold is called max_shortlines"):
+    with pytest.raises(ValidationError, match="fr: no threshold max_shortlines"):
         FineWebQuality(languages={"fr": {"max_shortlines": 0.9}})
 
 

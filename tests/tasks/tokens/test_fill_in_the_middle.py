@@ -72,7 +72,7 @@ def test_tokens_of_a_document_come_back_as_its_text(tokenizer):
 def test_a_token_that_the_vocabulary_lacks_is_named(tokenizer):
     settings = FillInTheMiddle(rate=1, prefix="<|strange|>")
     encode = encoder(tokenizer, ["x"])
-    with pytest.raises(ValueError, match=r"tokenizer.fim names <\|strange\|>, which the tokenizer does not have"):
+    with pytest.raises(ValueError, match=r"tokenizer.fim has <\|strange\|>, which the tokenizer does not have"):
         encode.document("x", parts(settings, "a", "x"))
 
 

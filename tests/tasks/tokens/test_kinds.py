@@ -211,10 +211,10 @@ def test_ids_of_a_large_vocabulary_take_four_bytes(tmp_path):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"path": "a.json", "vocab_size": 999}, "take out vocab_size, or path"),
+        ({"path": "a.json", "vocab_size": 999}, "remove vocab_size, or path"),
         ({"end_of_text": "</s>"}, "there is no path"),
-        ({"symbols": ["</s>"]}, "is a token already"),
-        ({"symbols": ["<a>", "<a>"]}, "is a token already"),
+        ({"symbols": ["</s>"]}, "is already a token"),
+        ({"symbols": ["<a>", "<a>"]}, "is already a token"),
         ({"symbols": ["a b"]}, "pattern"),
     ],
 )
@@ -224,5 +224,5 @@ def test_settings_that_contradict_each_other(given, words):
 
 
 def test_a_tokenizer_json_that_says_no_end_is_not_read():
-    with pytest.raises(ValueError, match="does not say which token ends a text"):
+    with pytest.raises(ValueError, match="does not define which token ends a text"):
         read_tokenizer(of_another(post_processor=None), "tokenizer.json")

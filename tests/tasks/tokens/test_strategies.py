@@ -49,7 +49,7 @@ def test_a_name_stands_for_its_groups_but_for_those_with_a_name_of_their_own():
     assert group_weights(settings, tokens) == pytest.approx(
         {"web/en": 2.25, "web/de": 0.75, "web/fr": 2, "books/en": 1}
     )
-    with pytest.raises(ValueError, match="names web/es.*may name books/en"):
+    with pytest.raises(ValueError, match="names web/es.*may have books/en"):
         group_weights(settings.model_copy(update={"weights": {"web/es": 1}}), tokens)
 
 
@@ -80,9 +80,9 @@ def test_a_fixed_budget_is_met_and_the_others_share_the_rest():
     assert stretch.shares == pytest.approx({"web": 0.85, "books": 0.15})
     with pytest.raises(ValueError, match=r"gives books 500 tokens, but it has 100.* 400"):
         stretches(settings.model_copy(update={"tokens": {"books": 500}}), tokens, 1000)
-    with pytest.raises(ValueError, match=r"1,100 in all, but training takes 1,000"):
+    with pytest.raises(ValueError, match=r"1,100 in total, but training takes 1,000"):
         stretches(settings.model_copy(update={"tokens": {"web": 1000, "books": 100}}), tokens, 1000)
-    with pytest.raises(ValueError, match="900 in all, but training takes 999.*no other group"):
+    with pytest.raises(ValueError, match="900 in total, but training takes 999.*no other group"):
         stretches(settings.model_copy(update={"tokens": {"web": 900}, "without": ("code", "books")}), tokens, 1000 - 1)
 
 
@@ -94,7 +94,7 @@ def test_a_later_phase_has_what_the_earlier_ones_left():
     assert (first.tokens, first.shares) == (800, {"books": 0.5, "web": 0.5})
     assert last.shares == {"books": 1}
     assert mean_shares([first, last], 1000) == pytest.approx({"web": 0.4, "books": 0.6})
-    with pytest.raises(ValueError, match=r"takes 200 tokens.* makes 100"):
+    with pytest.raises(ValueError, match=r"takes 200 tokens.* is at most 100"):
         stretches(settings, {"web": 1000, "books": 250}, 1000)
 
 

@@ -189,7 +189,7 @@ def test_a_small_source_gives_all_that_it_has(tmp_path):
 
 
 def test_a_source_without_a_document_is_an_error(tmp_path):
-    with pytest.raises(ValueError, match="names nothing, but no document of it is left .* mixture.heldout_fraction"):
+    with pytest.raises(ValueError, match="has nothing, but no documents of it are left .* mixture.heldout_fraction"):
         text_sizes({"nothing": [write(tmp_path, "nothing", {})]}, Mixture(weights={"nothing": 1}))
 
 
@@ -245,7 +245,7 @@ def test_a_model_whose_text_ends_by_another_id_is_taken(tmp_path):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"model_type": "bpe", "vocab_size": 30}, "has no bytes for what it does not know"),
+        ({"model_type": "bpe", "vocab_size": 30}, "has no byte fallback for unknown characters"),
         ({"model_type": "bpe", "byte_fallback": True, "eos_id": -1}, "has no token that ends a text"),
     ],
 )

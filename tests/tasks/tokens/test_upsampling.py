@@ -59,10 +59,10 @@ def test_it_keeps_to_its_limits(tokens, filled, discard, limit):
 
 
 def test_more_than_there_is_says_so():
-    with pytest.raises(ValueError, match="more than 100 give where the lowest 40% are discarded and 7 copies"):
+    with pytest.raises(ValueError, match="more than 100 tokens can give if the lowest 40% are discarded and at most 7"):
         copies(Upsampling(), [50, 50], 421)
     mixture = Mixture(by=BY, strategy="proportional", upsample={})
-    with pytest.raises(ValueError, match="training takes 421 tokens .* of 100 mixture.upsample gives 420 at most"):
+    with pytest.raises(ValueError, match="training takes 421 tokens .* mixture.upsample gives at most 420 of 100"):
         stretches(mixture, {"law/q01": 50, "law/q02": 50}, 421)
 
 
@@ -85,8 +85,8 @@ def test_groups_have_the_tokens_of_their_weights_and_ranges_those_of_the_curve()
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"by": ["topic"], "weights": {"law": 1}}, "let the last column of mixture.by have quantiles"),
-        ({"by": BY, "weights": {"law/q01": 1}}, "law/q01 is one: name the groups alone"),
+        ({"by": ["topic"], "weights": {"law": 1}}, "the last column of mixture.by must have quantiles"),
+        ({"by": BY, "weights": {"law/q01": 1}}, "law/q01 is a range: use only the names of groups"),
         ({"by": BY, "weights": {"law": 1}, "tokens": {"law": 5}}, "mixture.upsample and mixture.tokens exclude"),
         ({"by": BY, "weights": {"law": 1}, "phases": [{"share": 1}]}, "mixture.upsample and mixture.phases exclude"),
         ({"by": BY, "weights": {"law": 1}, "upsample": {"discard": 1}}, "less than 1"),

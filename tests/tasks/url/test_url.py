@@ -539,5 +539,5 @@ def test_a_list_at_a_server_is_asked_for_as_a_file(crawl_server, tmp_path):
 
 def test_a_list_of_one_endless_line_is_refused(tmp_path):
     (tmp_path / "domains").write_bytes(b"a" * (3 * lists.MAX_LINE_BYTES // 2))
-    with pytest.raises(ListError, match="domains cannot be read: a line of it has more than"):
+    with pytest.raises(ListError, match="domains cannot be read: one of its lines has more than"):
         [len(lines) for entries in lists.read_entries(str(tmp_path / "domains")) for lines in entries.lines]

@@ -86,7 +86,9 @@ def test_no_way_to_a_checkpoint_runs_what_it_holds(run_small, make_run, tmp_path
     victim = tmp_path / "called"
     copy = hostile_copy(run_small.out / "checkpoints" / "step-00000020", tmp_path / "run", victim)
     checked_json.write(str(copy.parent.parent / "run.json"), run_small.model_dump(mode="json"))
-    match = "is not the layout of a checkpoint: it names \\w+.mknod, which no layout does.*Nothing of it was run"
+    match = (
+        "is not the layout of a checkpoint: it refers to \\w+.mknod, which is not part of a layout.*Nothing in it was"
+    )
     with pytest.raises(ValueError, match=match):
         open_model(copy).load()
     with pytest.raises(ValueError, match=match):
@@ -103,7 +105,7 @@ def test_no_way_to_a_checkpoint_runs_what_it_holds(run_small, make_run, tmp_path
     [
         (b"", "EOFError"),
         (pickle.dumps(layout())[:-20], "."),
-        (pickle.dumps({"a": 1}), "it has another object in the place of Metadata"),
+        (pickle.dumps({"a": 1}), "it has another object instead of Metadata"),
         (pickle.dumps(layout("../../../etc/passwd")), "which is not in its folder"),
         (pickle.dumps(layout("/etc/passwd")), "which is not in its folder"),
         (pickle.dumps(layout("..")), "which is not in its folder"),
@@ -113,10 +115,10 @@ def test_no_way_to_a_checkpoint_runs_what_it_holds(run_small, make_run, tmp_path
         (b"\x80\x04cos\nsystem\n.", "an instruction that no layout has"),
         (b"\x80\x04\x8c\x02os\x8c\x06system\x93.", "it names os.system"),
         (b"\x80\x04\x8c\x05torch\x8c\x0eSize.__class__\x93.", "it names torch.Size.__class__"),
-        (b"\x80\x04\x8c\x05torch\x8c\x04Size\x93}b.", "it gives a state to what is not an object"),
+        (b"\x80\x04\x8c\x05torch\x8c\x04Size\x93}b.", "it gives a state to something that is not an object"),
         (b"\x80\x04]r\xff\xff\xff\x7f.", "an instruction that no layout has"),
         (b"\x80\x04Pid\n.", "an instruction that no layout has"),
-        (b"\x80\x04])R.", "it calls what is not a class"),
+        (b"\x80\x04])R.", "it calls something that is not a class"),
         (b"\x80\x04" + b"]" * 100_000 + b"a" * 99_999 + b".", "another object"),
     ],
 )  # fmt: skip

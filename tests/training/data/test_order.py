@@ -128,7 +128,7 @@ def test_a_damaged_shard_is_named(corpus, tmp_path):
     shard = mixture.sources[0].shards[0]
     short = tmp_path / "short.bin"
     short.write_bytes(shard.path.read_bytes()[:-2])
-    with pytest.raises(DamagedFileError, match="short.bin has .* bytes, and .* where it was written; remove"):
+    with pytest.raises(DamagedFileError, match="short.bin has .* bytes instead of .*; remove"):
         Tokens((shard.model_copy(update={"path": short}),), mixture.vocab_size)
     with pytest.raises(ValueError, match="another tokenizer"):
         Tokens((shard,), 5).read(0, shard.tokens)

@@ -103,7 +103,7 @@ def test_files_that_have_changed_are_refused(copied, make_run, tmp_path):
     weights["model.norm.weight"] += 1
     save_file(weights, copied / WEIGHTS)
     with processes(60) as world:
-        with pytest.raises(ValueError, match="whose model.safetensors is another than when the run was planned"):
+        with pytest.raises(ValueError, match="whose model.safetensors has changed since the run was planned"):
             begun(copied, make_run, tmp_path / "out", world, init_digests=before)
         (copied / "tokenizer.model").write_bytes(b"another")
         with pytest.raises(ValueError, match="whose tokenizer.model is another"):
@@ -123,7 +123,7 @@ def test_shapes_are_those_of_the_decoder(config):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"dim": 64}, "gives 32 for model.dim, and the recipe has 64; set model.dim: 32"),
+        ({"dim": 64}, "has 32 for model.dim, but the recipe has 64; set model.dim: 32"),
         ({"layers": 3}, "set model.layers: 2"),
         ({"kv_heads": 4}, "set model.kv_heads: 2"),
         ({"rope_theta": 5e5}, "set model.rope_theta: 10000.0"),
@@ -163,7 +163,7 @@ def test_other_weights_are_refused(exported, copied, make_run, tmp_path):
         with pytest.raises(ValueError, match=said):
             check_fits(copied, model)
     (copied / INDEX).write_text(json.dumps({"weight_map": {"model.norm.weight": "../../secret.safetensors"}}))
-    with pytest.raises(ValueError, match="which is no ..safetensors file beside it"):
+    with pytest.raises(ValueError, match="which is not a ..safetensors file in the same folder"):
         weight_files(copied)
     with pytest.raises(FileNotFoundError, match="training.init_from is .* which has no config.json"):
         weight_files(tmp_path)

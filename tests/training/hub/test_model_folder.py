@@ -108,12 +108,12 @@ def test_an_export_is_left_as_it_is_and_replaces_nothing(exported, make_run, tmp
     before = {path: path.stat().st_mtime_ns for path in to.iterdir()}
     assert not write_model_folder(open_model(out), to, "llama")
     assert {path: path.stat().st_mtime_ns for path in to.iterdir()} == before
-    with pytest.raises(FileExistsError, match="holds another model, or this one with weights of another type"):
+    with pytest.raises(FileExistsError, match="has another model, or this one with a different data type"):
         write_model_folder(open_model(other), to, "qwen3")
-    with pytest.raises(FileExistsError, match="of another type"):
+    with pytest.raises(FileExistsError, match="with a different data type"):
         write_model_folder(open_model(out), to, "llama", dtype="bfloat16")
     (tmp_path / "mine.txt").touch()
-    with pytest.raises(FileExistsError, match="holds files that are no exported model"):
+    with pytest.raises(FileExistsError, match="contains files that are not an exported model"):
         write_model_folder(open_model(out), tmp_path, "llama")
     # what a killed export left behind is no hindrance, and the same bytes come out
     again = tmp_path / "again"
@@ -127,7 +127,7 @@ def test_an_export_is_left_as_it_is_and_replaces_nothing(exported, make_run, tmp
     before = {path.name: path.read_bytes() for path in again.iterdir()}
     for name in sorted(before.keys() - {"gristmill.json"}):
         (again / name).write_bytes(b"\0" + before[name][1:])
-        with pytest.raises(RuntimeError, match=f"{name} is not what was exported; run .gristmill export model"):
+        with pytest.raises(RuntimeError, match=f"{name} differs from the export; run .gristmill export model"):
             open_model(again).load()
         assert write_model_folder(open_model(out), again, "llama", "name: planted")
         (again / name).unlink()
@@ -145,7 +145,7 @@ def test_what_cannot_be_exported(exported, make_run, tmp_path):
     for folder in (to, out / "checkpoints" / "step-00000003"):
         with pytest.raises(ValueError, match="is not a finished training run"):
             write_model_folder(open_model(folder), tmp_path / "new", "llama")
-    with pytest.raises(ValueError, match="holds no trained model"):
+    with pytest.raises(ValueError, match="has no trained model"):
         open_model(tmp_path)
     soft = tmp_path / "soft"
     trained(make_run, soft, logit_softcap=30.0)
@@ -173,12 +173,12 @@ def test_the_card_has_the_figures_of_the_training(exported):
     out, to = exported["llama"]
     result, card = json.loads((out / "result.json").read_text()), (to / "README.md").read_text()
     assert f"| parameters | {result['parameters']:,} |" in card
-    assert f"| loss on held-out text, nats a token | {result['heldout/loss']:.4f} |" in card
+    assert f"| loss on held-out text, nats per token | {result['heldout/loss']:.4f} |" in card
     mixture = load_training_manifest(open_model(out).run.data)
     for source in mixture.sources:
         bits = result[f"heldout/{source.name}/bits_per_byte"]
         assert f"| {source.name} | {source.share:.1%} | {source.tokens:,} | {source.epochs:.2f} | {bits:.4f} |" in card
-    assert "~~~yaml\nname: planted\n~~~" in card and "Licence: not filled in" in card
+    assert "~~~yaml\nname: planted\n~~~" in card and "License: not filled in" in card
 
 
 @settings(max_examples=200, deadline=None)
@@ -255,7 +255,7 @@ def test_the_mean_of_checkpoints_is_exported(exported, tmp_path):
         torch.testing.assert_close(found[public_name(name)], mean)
     assert "mean of step-00000003, step-00000006" in (tmp_path / "mean" / "README.md").read_text()
     assert not write_model_folder(saved, tmp_path / "mean", "mean", average=2)
-    with pytest.raises(FileExistsError, match="holds another model"):
+    with pytest.raises(FileExistsError, match="has another model"):
         write_model_folder(saved, tmp_path / "mean", "mean")
     with pytest.raises(ValueError, match="keeps 2 checkpoints, fewer than --average 3"):
         write_model_folder(saved, tmp_path / "more", "mean", average=3)

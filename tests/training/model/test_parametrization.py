@@ -157,5 +157,5 @@ def test_what_is_exported_is_a_plain_model(make_run, tmp_path):
     "given", [{"rule": "completep", "base_dim": 8}, {"rule": "mup", "base_dim": 8, "base_layers": 2}]
 )
 def test_what_a_rule_needs_and_does_not_know_is_said(given):
-    with pytest.raises(ValidationError, match="give base_layers with completep"):
+    with pytest.raises(ValidationError, match="completep requires base_layers"):
         Parametrization(**given)

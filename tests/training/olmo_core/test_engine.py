@@ -270,12 +270,12 @@ def test_tasks_and_documents_of_any_length_are_evaluated_as_by_our_own_engine(pa
 @pytest.mark.parametrize(
     ("processes", "parallel", "training", "said"),
     [
-        (2, {"tensor": 2}, {"fp8_min_dim": 32}, "fp8_min_dim is 32, and CPUs send no fp8"),
+        (2, {"tensor": 2}, {"fp8_min_dim": 32}, "fp8_min_dim is 32, but CPUs cannot send fp8"),
         (
             4,
             {"context": 2},
             {},
-            "context is 2 of 4 processes, and on CPUs torch exchanges heads among all of them alone",
+            "context is 2 of 4 processes, but on CPUs torch exchanges heads only among all of them",
         ),
         (3, {"tensor": 2}, {}, "training.parallel.tensor is 2: together 2, which do not divide 3 processes"),
     ],

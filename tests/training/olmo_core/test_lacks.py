@@ -57,11 +57,13 @@ def test_tensor_and_context_divide_the_heads_together():
     assert said({"kv_heads": 4}, both) == {}
     [(name, sentence)] = said({}, both).items()
     assert name == "training.parallel.tensor"
-    assert sentence == "is 2, with context 2, and model.kv_heads is 2, which is not a multiple of 4; give others"
+    assert sentence == "is 2, with context 2, but model.kv_heads is 2, which is not a multiple of 4; change one of them"
 
 
 @pytest.mark.parametrize("name", ["tensor", "context", "pipeline"])
 def test_our_own_engine_has_replicas_and_shards_alone(name):
     [(path, sentence)] = said({}, {"parallel": {name: 2}}, "gristmill").items()
-    assert path == f"training.parallel.{name}" and sentence.startswith("is 2, which the engine gristmill lacks")
+    assert path == f"training.parallel.{name}" and sentence.startswith(
+        "is 2, which the engine gristmill does not support"
+    )
     assert said({}, {"parallel": {"replicas": 2, "shard": 2}, "optimizer": "muon"}, "gristmill") == {}

@@ -90,7 +90,7 @@ def test_two_processes_ramp_like_one_and_resume_to_the_same_bytes(ramped, make_r
 
 
 def test_stages_that_do_not_rise_or_come_too_late_are_refused(make_run, tmp_path):
-    with pytest.raises(ValidationError, match="give stages whose tokens and times both rise"):
+    with pytest.raises(ValidationError, match="both must increase from stage to stage"):
         TrainingConfig(batch_ramp=[{"tokens": 100, "times": 4}, {"tokens": 200, "times": 2}])
     with pytest.raises(ValidationError, match="lower its tokens or raise steps"):
         make_run(tmp_path, training={**TRAINING, "batch_ramp": [{"tokens": 32 * 3 * 32, "times": 2}]})

@@ -190,7 +190,7 @@ def test_runs_beside_each_other_have_gpus_of_their_own(slot, processes, known, d
 
 
 def test_more_processes_than_gpus_are_refused():
-    with pytest.raises(ValueError, match="has 4 processes, with a GPU each, and this machine has 2: lower"):
+    with pytest.raises(ValueError, match="has 4 processes, with one GPU each, but this machine has 2: lower"):
         devices_of(0, 4, ("0", "1"))
 
 

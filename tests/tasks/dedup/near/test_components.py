@@ -171,17 +171,17 @@ def test_a_corpus_in_which_nothing_shares_a_band(tmp_path):
 
 def test_two_documents_with_one_id_are_an_error(tmp_path):
     text = " ".join(fresh(np.random.default_rng(1), WORDS))
-    with pytest.raises(ValueError, match="have the id 'd0': name their sources otherwise"):
+    with pytest.raises(ValueError, match="have the id 'd0': rename their sources"):
         clustered(tmp_path, [[{"id": "d0", "text": text}], [{"id": "d0", "text": f"{text} more"}]])
 
 
 def test_what_needs_comparisons_is_refused_in_one_sentence(tmp_path):
     for key, value in (("earlier", "/home/stages/near_duplicates-1"), ("takedowns", "/lists/gone.txt")):
-        sentence = f"`{key}` is {value}, but `threshold` is null.*: give a threshold, such as 0.8, or remove `{key}`"
+        sentence = f"`{key}` is {value}, but `threshold` is null.*: set a threshold, such as 0.8, or remove `{key}`"
         with pytest.raises(ValidationError, match=sentence):
             MinHash(threshold=None, **{key: (value,)})
     shards = dealt(planted(7), 2, 1)
     made = clustered(tmp_path, shards).kept.folder
     later = CONNECTED.model_copy(update={"threshold": 0.8, "earlier": (made,)})
-    with pytest.raises(ValueError, match="whose `threshold` is null; here it is 0.8"):
+    with pytest.raises(ValueError, match="whose `threshold` is null, but here it is 0.8"):
         clustered(tmp_path, shards, later)

@@ -140,7 +140,7 @@ def test_labels_that_need_more_than_the_memory_are_an_error_that_names_it(tmp_pa
     needed = 12_800 // 8 + (12_800 // 64 + 1) * 8 + 4 * documents
     paths, signatures = write(tmp_path, edges, 2), shards.write(tmp_path)
     with pytest.raises(
-        ValueError, match=rf"need {needed:,} bytes, `memory` allows {needed - 1:,}: set GRISTMILL_MEMORY"
+        ValueError, match=rf"need {needed:,} bytes, but `memory` allows {needed - 1:,}: set GRISTMILL_MEMORY"
     ):
         label_documents(str(tmp_path / "less"), 0, paths, signatures, needed - 1)
     assert not (tmp_path / "less").exists()

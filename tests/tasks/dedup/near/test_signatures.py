@@ -330,9 +330,9 @@ def test_band_hashes_are_equal_where_and_only_where_all_rows_of_the_band_are():
 def test_settings_name_the_permutations_that_bands_need():
     with pytest.raises(ValidationError, match="raise permutations"):
         MinHash(bands=20, rows=8)
-    with pytest.raises(ValidationError, match="the key `survivor` is no longer used; write instead: `keep`"):
+    with pytest.raises(ValidationError, match="the key `survivor` is no longer used; use instead: `keep`"):
         MinHash(survivor=["longest"])
-    with pytest.raises(ValidationError, match="write instead: the machine setting GRISTMILL_MEMORY"):
+    with pytest.raises(ValidationError, match="use instead: the machine setting GRISTMILL_MEMORY"):
         MinHash(memory=1 << 30)
     assert MinHash(bands=14, rows=8).part(Shingling) == MinHash(partitions=3).part(Shingling) == Shingling()
 

@@ -121,9 +121,9 @@ def test_a_file_holds_the_head_and_what_made_it(tmp_path):
     check_fits("a", read, EMBEDDER, D)
     check_fits("a", read, EMBEDDER | {"device": "cuda"}, D)
     for changed, why in (
-        ({"model": "other"}, "vectors of another model; name the folder"),
+        ({"model": "other"}, "vectors of another model; set `model` to the folder"),
         ({"tokenizer": "other"}, "vectors of another tokenizer"),
-        ({"pooling": "cls"}, "with pooling 'mean', and the step has 'cls'; write `pooling: \"mean\"`"),
+        ({"pooling": "cls"}, "with pooling 'mean', but the step has 'cls'; write `pooling: \"mean\"`"),
     ):
         with pytest.raises(ModelFileError, match=why):
             check_fits("a", read, EMBEDDER | changed, D)

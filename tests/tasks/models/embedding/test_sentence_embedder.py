@@ -142,7 +142,7 @@ def test_what_is_missing_is_named(tmp_path):
 def test_a_tokenizer_of_another_model_is_refused(tmp_path, monkeypatch):
     monkeypatch.setitem(embedders.VOCABULARY, "unheard", 9_999)
     embedder = embedders.write(tmp_path)
-    with pytest.raises(ModelFileError, match="take both files from one embedder"):
+    with pytest.raises(ModelFileError, match="use both files of the same embedder"):
         load(Path(embedder)).vector("the unheard mill")
 
 
@@ -150,13 +150,13 @@ def test_a_model_that_reads_fewer_tokens_is_refused_before_it_reads_a_document(t
     embedders.write(tmp_path, embedders.model(positions=8))
     tokens = ["[CLS]", *TEXT.split()[:6], "[SEP]"]
     close(load(tmp_path, max_tokens=8, normalize=False).vector(TEXT), hidden(tokens).mean(axis=0))
-    with pytest.raises(ModelFileError, match="lower `max_tokens` where the model reads fewer"):
+    with pytest.raises(ModelFileError, match="lower `max_tokens` if the model reads fewer"):
         load(tmp_path, max_tokens=9)
 
 
 def test_a_tokenizer_without_a_token_is_refused(tmp_path):
     embedders.write(tmp_path)
-    for strange, why in ((BPE(), "makes no token of a letter; copy"), (WordLevel({}), "cannot read a text: .*UNK")):
+    for strange, why in ((BPE(), "makes no token for a letter; copy"), (WordLevel({}), "cannot read a text: .*UNK")):
         Tokenizer(strange).save(str(tmp_path / "tokenizer.json"))
         with pytest.raises(ModelFileError, match=why):
             load(tmp_path)

@@ -106,5 +106,5 @@ def test_files_that_are_no_static_embedder(tmp_path):
 
 
 def test_settings_that_a_static_embedder_has_not():
-    with pytest.raises(ValueError, match="has pooling: cls, but `kind: static` has pooling: mean alone"):
+    with pytest.raises(ValueError, match="has pooling: cls, but `kind: static` only supports pooling: mean"):
         Embedder(kind="static", pooling="cls")

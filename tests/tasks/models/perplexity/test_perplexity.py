@@ -153,7 +153,7 @@ def test_percentiles_are_those_of_all_shards_together(tmp_path, low, high):
     settings = step.decision_settings()
     assert bounds(settings, paths) == bounds(settings, paths[::-1]) == expected
     for parts in ([paths[1]], []):
-        with pytest.raises(ValueError, match="has no document to score"):
+        with pytest.raises(ValueError, match="has no documents to score"):
             bounds(settings, parts)
 
 

@@ -154,8 +154,8 @@ def test_files_that_are_missing_damaged_or_exchanged_are_named(folder, tmp_path)
         ("en.arpa.bin", None, "en.arpa.bin does not exist; train one"),
         ("en.sp.model", lambda data: b"\xff" + data[:99], "en.sp.model is not a valid SentencePiece model"),
         ("en.arpa.bin", lambda data: b"x" + data[1:], "en.arpa.bin is not a valid KenLM model"),
-        ("en.arpa.bin", lambda data: data[:-9], "en.arpa.bin is not the file that .*json describes; copy both again"),
-        ("en.arpa.bin", lambda data: data[:-1] + b"\7", "en.arpa.bin is not the file that .*json describes"),
+        ("en.arpa.bin", lambda data: data[:-9], "en.arpa.bin does not match .*json; copy both again"),
+        ("en.arpa.bin", lambda data: data[:-1] + b"\7", "en.arpa.bin does not match .*json"),
     ):
         copied()
         path = tmp_path / name
@@ -286,14 +286,14 @@ def test_kept_buckets_are_those_of_published_cutoffs(folder, tmp_path, kept):
 @pytest.mark.parametrize(
     ("content", "given", "wrong"),
     [
-        (",en\n30,1\n60,2\n", {"middle_percentile": 50}, "no row for the percentile 50; name .* two of 30, 60"),
+        (",en\n30,1\n60,2\n", {"middle_percentile": 50}, "no row for the percentile 50; set .* two of 30, 60"),
         (",en\n30,x\n60,2\n", {}, "is not a table of numbers"),
         (",en,de\n30,1\n60,2,3\n", {}, "is not a table of numbers"),
         ("", {}, "is not a table of numbers"),
         (",en,de\r30,1,1\r60,2,2\r", {}, "is not a table of numbers"),
-        (",en\n30,1\n60,2\n", {}, "has no column for de, of which `models` has models; add it"),
-        (",en,de\n30,1,5\n60,2,4\n", {}, "has the perplexities 5 and 4 for de .* do not ascend"),
-        (",en,de\n30,1,nan\n60,2,4\n", {}, "has the perplexities nan and 4 for de .* do not ascend"),
+        (",en\n30,1\n60,2\n", {}, "has no column for de, which have models in `models`; add it"),
+        (",en,de\n30,1,5\n60,2,4\n", {}, "has the perplexities 5 and 4 for de .* are not ascending"),
+        (",en,de\n30,1,nan\n60,2,4\n", {}, "has the perplexities nan and 4 for de .* are not ascending"),
     ],
 )
 def test_cutoffs_that_cannot_be_used_are_refused(folder, tmp_path, content, given, wrong):
@@ -309,8 +309,8 @@ def test_cutoffs_that_cannot_be_used_are_refused(folder, tmp_path, content, give
         ({}, "neither `reference` nor `models`; give one"),
         ({"reference": ["a"], "models": {"en": "en.arpa.bin"}}, "both `reference` and `models`"),
         ({"models": {"en": "en.bin"}}, "en.bin for en, whose name does not end in .arpa.bin; rename"),
-        ({"reference": ["a"], "cutoffs": "cutoff.csv"}, "`cutoffs` cutoff.csv, .*; give `models`"),
-        ({"reference": ["a"], "unit": "document"}, "`unit: document`.*; give `models`"),
+        ({"reference": ["a"], "cutoffs": "cutoff.csv"}, "`cutoffs` cutoff.csv, .*; set `models`"),
+        ({"reference": ["a"], "unit": "document"}, "`unit: document`.*; set `models`"),
         ({"reference": ["a"], "keep_buckets": ["tail", "head"]}, "add `middle`"),
         ({"reference": ["a"], "head_percentile": 60}, "head_percentile 60.0 is not below middle_percentile 60.0"),
     ],
@@ -321,5 +321,5 @@ def test_settings_that_contradict_each_other_are_refused(given, wrong):
 
 
 def test_an_order_is_for_a_model_that_the_run_trains():
-    with pytest.raises(ValueError, match="order 3, which a model in `models` has of its own; drop it"):
+    with pytest.raises(ValueError, match="order 3, but the models in `models` have their own; remove it"):
         Perplexity(models={"en": "en.arpa.bin"}, order=3)

@@ -276,7 +276,7 @@ def test_a_description_that_does_not_fit_is_named(tmp_path):
     with pytest.raises(ModelFileError, match="trained with lowercase True, .* write `lowercase: true`"):
         classifiers.check(str(path), TRAINING.model_copy(update={"lowercase": False}))
     path.write_bytes(b"another model")
-    with pytest.raises(ModelFileError, match="not the file that .*model.bin.json describes; copy both again"):
+    with pytest.raises(ModelFileError, match="does not match .*model.bin.json; copy both again"):
         classifiers.check(str(path), TRAINING)
     for content in ("", "[]", '{"digest": "0"}', '{"order": 3}'):
         (tmp_path / "model.bin.json").write_text(content)
@@ -287,7 +287,7 @@ def test_a_description_that_does_not_fit_is_named(tmp_path):
 
 
 def test_a_model_that_is_trained_takes_no_settings_of_training():
-    with pytest.raises(ValueError, match="is trained already, and epochs, seed; drop it"):
+    with pytest.raises(ValueError, match="is already trained, and epochs, seed; remove it"):
         Quality(model="own.bin", epochs=7, seed=2)
     given = Quality(model="own.bin", characters=100, lowercase=False)
     assert Quality.model_validate(given.model_dump()) == given, "as the replay of thresholds reads a recipe"

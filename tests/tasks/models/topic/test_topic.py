@@ -73,7 +73,7 @@ def test_what_no_topic_is_probable_for_is_other_and_topics_are_kept(model):
     assert dropped.select(["id", "rule", "detail"]).to_pylist() == [{"id": "c", "rule": "topic", "detail": "ships"}]
     ((_, dropped),) = decide(signals, [("topic", Topic(model=str(model)).decisions())])
     assert not len(dropped)
-    with pytest.raises(ModelFileError, match="has no topic clouds; name some of .*mills.* in `keep`"):
+    with pytest.raises(ModelFileError, match="has no topic clouds; use some of .*mills.* in `keep`"):
         Topic(model=str(model), keep=("clouds",)).pinned()
 
 
@@ -123,7 +123,7 @@ def test_models_that_are_wrong_stop_the_run(model, tmp_path):
         return " ".join(what for _, what in check.step_problems({0: step}, MachineSettings(home=str(tmp_path)), False))
 
     found = wrong(Toxicity(model=str(model), label="toxic"))
-    assert re.search("has no label toxic; name one of .*ships.* in `label`", found)
+    assert re.search("has no label toxic; use one of .*ships.* in `label`", found)
     cut = tmp_path / "cut.bin"
     cut.write_bytes(model.read_bytes()[:-5])
     for step in (Topic(model=str(cut)), Toxicity(model=str(cut), label="ships")):
