@@ -104,7 +104,7 @@ def most_dropped_line(report: "Run") -> str | None:
     if not drops:
         return None
     count, row, rule = max(drops, key=lambda one: one[0])
-    return f"most dropped by {row.step}.{rule}: {count:,} of the {row.documents_in:,} documents that reached it"
+    return f"most dropped by {row.step}.{rule}: {count:,} of the {row.documents_in:,} documents that reached the step"
 
 
 def takedown_lines(report: "Run") -> Iterator[str]:
