@@ -23,19 +23,24 @@ if TYPE_CHECKING:
     from gristmill.flows.experiments.scaling import transfer
     from gristmill.flows.experiments.scaling.report import ScalingReport
     from gristmill.flows.experiments.scaling.transfer import Coordinates, Sweep
+    from gristmill.flows.reports import hidden, recorded
     from gristmill.flows.reports.run import Run
     from gristmill.flows.run import server
-    from gristmill.flows.stages import group_losses
+    from gristmill.flows.stages import group_losses, removal
     from gristmill.tasks.engine.make import StageResult
 else:
     decision_page = wrapt.lazy_import("gristmill.flows.experiments.decisions.page")
     scaling_page = wrapt.lazy_import("gristmill.flows.experiments.scaling.page")
     group_losses = wrapt.lazy_import("gristmill.flows.stages.group_losses")
+    hidden = wrapt.lazy_import("gristmill.flows.reports.hidden")
+    recorded = wrapt.lazy_import("gristmill.flows.reports.recorded")
+    removal = wrapt.lazy_import("gristmill.flows.stages.removal")
     server = wrapt.lazy_import("gristmill.flows.run.server")
     transfer = wrapt.lazy_import("gristmill.flows.experiments.scaling.transfer")
 
 
 # With more shards, hints are only on the page of a run, because they read the signals of each shard.
+MAX_ENTRIES = 3  # of takedown lists that are named
 MAX_HINT_SHARDS = 200
 
 
@@ -71,6 +76,7 @@ def card_lines(report: "Run", recipe: str) -> Iterator[str]:
         yield most
     if report.group_losses is not None:
         yield from group_losses.sentences(report.group_losses.result)
+    yield from takedown_lines(report)
     if report.exported:
         yield f"exported: {exported_line(report.exported)}"
     typed = argument_of(recipe)
@@ -101,10 +107,25 @@ def most_dropped_line(report: "Run") -> str | None:
     return f"most dropped by {row.step}.{rule}: {count:,} of the {row.documents_in:,} documents that reached it"
 
 
+def takedown_lines(report: "Run") -> Iterator[str]:
+    """Name entries of takedown lists that named no document: a typo in a list is not an error of any step."""
+    made = next((stage for stage in report.document_stages if stage.name == "takedowns"), None)
+    if made is None or len(report.corpus.sources) > MAX_HINT_SHARDS:
+        return
+    lists = removal.takedown_lists(recorded.open_run(report.settings, report.recipe)[0], report.recipe)
+    if unmatched := hidden.unmatched_entries(lists, made):
+        shown = ", ".join(unmatched[:MAX_ENTRIES])
+        more = f" and {len(unmatched) - MAX_ENTRIES:,} more" if len(unmatched) > MAX_ENTRIES else ""
+        yield f"takedown entries that name no curated document: {shown}{more}"
+
+
 def next_commands(report: "Run", recipe: str) -> Iterator[str]:
-    """Yield up to three commands to run next. `recipe`: quoted for a shell. The last one exports the model if the run
-    trained one, trains if it has tokens, or exports the documents if the run did not."""
-    yield f"gristmill browse {recipe}"
+    """Yield up to three commands to run next. `recipe`: quoted for a shell.
+
+    The first shows the model in MLflow if the run trained one, else the documents. The last exports the model, trains
+    if there are tokens, or exports the documents if the run did not.
+    """
+    yield f"gristmill {'ui' if report.trained else f'browse {recipe}'}"
     yield f"gristmill report {recipe}"
     name = report.recipe.name
     # these run missing stages, so they need the limit of the run

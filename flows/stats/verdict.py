@@ -193,7 +193,7 @@ class Verdict:
                 f" ({self._interval(low_, high_)})"
             ), [f"the learning rates disagree on which is better ({each})"]
         return (
-            f"inconclusive whether {self.candidate} is better than {self.base}: the difference is {value} bits per byte"
+            f"inconclusive: {self.candidate} compared with {self.base}, the difference is {value} bits per byte"
             f" ({self._interval(low_, high_)})"
         ), [self._remedy()]
 

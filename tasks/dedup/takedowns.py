@@ -11,6 +11,7 @@ from gristmill.tasks.documents.measure import Batch
 from gristmill.tasks.documents.selection import select
 from gristmill.tasks.documents.step import work_of
 from gristmill.tasks.url.lists import read_entries
+from gristmill.tasks.url.lists import taken_down as listed_address
 from gristmill.tasks.url.step import Url
 
 
@@ -36,6 +37,20 @@ def _listed_ids(lists: Url) -> list[tuple[str, pa.Array]]:
         for entries in read_entries(address, (), checksum)
         for lines in entries.lines
     ]
+
+
+def entries(lists: Url, most: int) -> list[str] | None:
+    """All entries of the lists, as `taken_down` names them (`list: entry`); None for more lines than `most`."""
+    found: list[str] = []
+    for address, checksum in lists.checksums:
+        for one in read_entries(address, (), checksum):
+            for lines in one.lines:
+                if len(found) + len(lines) > most:
+                    return None
+                texts = [line.decode("utf-8", "replace") for line in lines]
+                keys = [listed_address(text, lists.canonical).removeprefix("=") or text for text in texts]
+                found += [f"{one.label}: {key}" for key in keys]
+    return found
 
 
 STEP = "takedowns"

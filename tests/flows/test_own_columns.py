@@ -166,7 +166,7 @@ def test_a_name_of_ours_is_refused_with_a_remedy_that_works(tmp_path, folder):
     [remedy] = re.findall(r"write `columns: (\{.*\})`", str(refused.value))
     _, corpus = curated(tmp_path / "other", [every | {"columns": yaml.safe_load(remedy)}])
     assert {each["their_language"] for each in documents(corpus)} == {"xx"}
-    with pytest.raises(ColumnError, match="no column licence.*there are: .*license"):
+    with pytest.raises(ColumnError, match="no column licence.*its columns are .*license"):
         curated(tmp_path / "home", sources(folder, ["licence"]))
 
 

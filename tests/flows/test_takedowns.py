@@ -8,12 +8,14 @@ import pyarrow as pa
 import pytest
 from markupsafe import escape
 
+from gristmill.flows.cli.results import takedown_lines
 from gristmill.flows.curation import curate
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.check import before_run
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.reports.dropped import dropped
+from gristmill.flows.reports.finished import finished
 from gristmill.flows.reports.run_page import write
 from gristmill.flows.stages.evaluation_documents import read
 from gristmill.flows.stages.heldout import Data
@@ -180,3 +182,20 @@ def test_a_report_shows_nothing_of_a_document_that_a_list_names_whatever_dropped
         shown[len(lists)] = {n for n, text in texts.items() if escape(text) in page}
     assert any(n % 6 < 3 for n in shown[0]), "of the hosts of the list, before it names them"
     assert shown[1] == {n for n in shown[0] if n % 6 >= 3}
+
+
+def test_entries_that_name_no_document_are_named(given, tmp_path):
+    settings = MachineSettings(home=str(tmp_path / "home"))
+    lines = [
+        "site0.example",
+        "*.site1.example",
+        "site9.example",
+        "https://site2.example/0/*",
+        "SITE3.example",
+    ]
+    (tmp_path / "gone.txt").write_text("\n".join(lines) + "\n")
+    recipe = load({**given, "takedowns": [str(tmp_path / "gone.txt")], "mixture": None})
+    for _ in curate(context(settings.home), recipe):
+        pass
+    [line] = takedown_lines(finished(recipe, settings))
+    assert line.endswith(": gone.txt: *.site1.example, gone.txt: site9.example"), line

@@ -1,7 +1,7 @@
 """The flow `ablate`: what is a data decision worth? Recipes in, verdicts with intervals out."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -150,10 +150,13 @@ def ablate(recipe: RecipeLike, options: DecisionOptions) -> DecisionReport:
         )
         copies = pairs_of_copies(context, data.arms[compared.base].corpus)
         pairs_met = None if copies is None else copies.result["pairs"]
-        for line in (*plan.lines(), *seldom_met(compared, data, pairs_met)):
+        limits = list(seldom_met(compared, data, pairs_met))
+        for line in (*plan.lines(), *limits):
             log.info("%s", line)
-        decided = _decided(context, plan, data, scored, clock)
+        decided = _decided(context, plan, data, scored, clock, limits)
         publish_decision(decided)
+        for line in limits:  # again, where the verdict is read
+            log.warning("%s", line)
         log.info("decided in %s", clock)
         return decided
 
@@ -187,8 +190,14 @@ def _data(context: RunContext, plan: Plan, options: DecisionOptions, tokenizer: 
 
 
 def _decided(
-    context: RunContext, plan: Plan, data: ComparisonData, tasks: DecisionTasks | None, clock: _Clock
+    context: RunContext,
+    plan: Plan,
+    data: ComparisonData,
+    tasks: DecisionTasks | None,
+    clock: _Clock,
+    limits: Sequence[str],
 ) -> DecisionReport:
+    """The decision. `limits`: sentences on what the budget cannot tell."""
     compared, proxy, protocol, evaluation = plan.arms, plan.proxy, plan.protocol, plan.evaluation
     log, tokens = get_run_logger(), data.budget_tokens
     base = compared.recipes[compared.base]
@@ -224,7 +233,7 @@ def _decided(
     tracked = tracking.decision_run(context.settings, base.name, identity, params, datasets)
     with lease(folder, lambda text: log.info("%s", text)) as held, tracked:
         bank = None
-        announced = plan.announcement()
+        announced = " ".join([plan.announcement(), *limits])
         if plan.bank:
             numbers = protocol.pairs(0, plan.bank)
             wanted = requests(compared.base, numbers, protocol.learning_rates, tokens)

@@ -50,7 +50,8 @@ def test_next_commands_can_be_typed_and_fit_what_was_made():
     assert commands() == [*looks, "gristmill export documents recipe.yaml --to web-documents"]
     assert commands(limit=100) == [*looks, "gristmill export documents recipe.yaml --to web-documents --limit 100"]
     assert commands(tokens=9000, limit=100) == [*looks, "gristmill run recipe.yaml --limit 100"]
-    assert commands(trained=object()) == [*looks, "gristmill export model recipe.yaml --to web-model"]
+    _, report = looks
+    assert commands(trained=object()) == ["gristmill ui", report, "gristmill export model recipe.yaml --to web-model"]
     assert commands(exported=object()) == looks, "its documents are exported already"
     for line in (*commands(limit=100), *commands(trained=object())):
         name, *_ = line.removeprefix("gristmill ").split(" recipe.yaml")

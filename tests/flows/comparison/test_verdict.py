@@ -40,7 +40,7 @@ def test_a_worse_recipe_is_said_with_a_positive_difference():
 def test_what_cannot_be_told_says_what_would(change, end):
     said = replace(UNSURE, **change).sentence()
     assert said.startswith(
-        "inconclusive whether A is better than B: the difference is 0.0012 bits per byte (90% interval -0.0008"
+        "inconclusive: A compared with B, the difference is 0.0012 bits per byte (90% interval -0.0008"
     )
     assert said.endswith(end)
 

@@ -154,7 +154,7 @@ def serve_tls(folder, redirect) -> str:
 )
 def test_a_remote_list_names_no_file_of_this_machine_and_no_other_store(crawl_server, line):
     (crawl_server.folder / "a.paths").write_text(f"good.warc\n{line}\n")
-    with pytest.raises(ValueError, match="a.paths names .*a list that is read from http://"):
+    with pytest.raises(ValueError, match="a.paths has .*a list that is read from http://"):
         Archives(name="web", warc=(f"{crawl_server.url}/a.paths",)).shards()
 
 

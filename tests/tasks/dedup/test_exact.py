@@ -193,7 +193,7 @@ def test_a_signal_that_is_missing_or_no_number_is_an_error(tmp_path):
     documents = [[{"id": "1", "text": "one"}, {"id": "2", "text": "one"}]]
     with pytest.raises(LookupError, match="no column score"):
         deduplicate(tmp_path, documents, ContentDedup(keep=("best",), best="score"))
-    with pytest.raises(ValueError, match="`best` is title, which is not a number"):
+    with pytest.raises(ValueError, match="`best` is title, which is string and not a number"):
         deduplicate(tmp_path, documents, ContentDedup(keep=("best",), best="title"))
 
 

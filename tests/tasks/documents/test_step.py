@@ -72,7 +72,7 @@ def test_a_signal_is_a_column_with_its_unit_and_source(kind, type):
 
 
 def test_a_signal_of_an_unknown_kind_is_refused():
-    with pytest.raises(ValueError, match="of kind 'int'; there are string, bool"):
+    with pytest.raises(ValueError, match="has the kind 'int'; use one of string, bool"):
         Signal("size", "int", "words", "a paper", description="Of a test.")
 
 

@@ -222,7 +222,7 @@ def test_a_record_cannot_change_and_inputs_are_few():
     class Loose(BaseModel):
         loud: bool = True
 
-    with pytest.raises(TypeError, match="no frozen pydantic model"):
+    with pytest.raises(TypeError, match="is not a frozen pydantic model"):
         spec(record=Loose())
     with pytest.raises(ValueError, match="pass one digest"):
         StageSpec(
@@ -361,6 +361,6 @@ def test_verify_finds_other_files_lists_and_unfinished_stages(tmp_path):
     flip(Path(stage.folder) / "parts.json", 5)
     with pytest.raises(layout.ManifestError, match="parts.json does not match its manifest; remove the stage"):
         verify(stage.folder)
-    with pytest.raises(LookupError, match="no finished stage"):
+    with pytest.raises(LookupError, match="is not a finished stage"):
         verify(str(tmp_path))
     assert issubclass(NotFinishedError, LookupError)

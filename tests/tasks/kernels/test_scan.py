@@ -241,7 +241,7 @@ def test_a_batch_may_be_any_part_of_a_column():
     assert part.chars.tolist() == [len(text) for text in texts[1:4]]
     empty = scanned()
     assert empty.words.tolist() == empty.lines.tolist() == empty.paragraphs.tolist() == empty.sentences.tolist() == [0]
-    with pytest.raises(ValueError, match="holds 1 nulls"):
+    with pytest.raises(ValueError, match="has 1 nulls"):
         scan.scan(pa.array(["a", None]))
 
 
@@ -351,7 +351,7 @@ def test_every_layout_of_a_string_column_has_the_same_documents():
         data, offsets = utf8(column)
         got = [bytes(data[a:b]).decode() for a, b in zip(offsets, offsets[1:], strict=False)]
         assert got == column.to_pylist()
-    with pytest.raises(ValueError, match="holds 1 nulls"):
+    with pytest.raises(ValueError, match="has 1 nulls"):
         utf8(pa.array(["a", None]))
 
 

@@ -228,7 +228,7 @@ def test_lists_that_are_damaged_or_empty(tmp_path, crawl_server):
         with pytest.raises(ValueError, match=f"{name}.paths.gz is damaged"):
             expand([f"{tmp_path}/{name}.paths.gz"])
     (tmp_path / "empty.paths").write_text("\n \n")
-    with pytest.raises(FileNotFoundError, match="empty.paths names no file"):
+    with pytest.raises(FileNotFoundError, match="empty.paths has no files"):
         expand([f"{tmp_path}/empty.paths"])
 
 

@@ -211,7 +211,7 @@ def test_ids_of_a_large_vocabulary_take_four_bytes(tmp_path):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"path": "a.json", "vocab_size": 999}, "take out vocab_size, or path"),
+        ({"path": "a.json", "vocab_size": 999}, "remove vocab_size, or path"),
         ({"end_of_text": "</s>"}, "there is no path"),
         ({"symbols": ["</s>"]}, "is already a token"),
         ({"symbols": ["<a>", "<a>"]}, "is already a token"),

@@ -49,7 +49,7 @@ def test_a_name_stands_for_its_groups_but_for_those_with_a_name_of_their_own():
     assert group_weights(settings, tokens) == pytest.approx(
         {"web/en": 2.25, "web/de": 0.75, "web/fr": 2, "books/en": 1}
     )
-    with pytest.raises(ValueError, match="names web/es.*may name books/en"):
+    with pytest.raises(ValueError, match="names web/es.*may have books/en"):
         group_weights(settings.model_copy(update={"weights": {"web/es": 1}}), tokens)
 
 
@@ -94,7 +94,7 @@ def test_a_later_phase_has_what_the_earlier_ones_left():
     assert (first.tokens, first.shares) == (800, {"books": 0.5, "web": 0.5})
     assert last.shares == {"books": 1}
     assert mean_shares([first, last], 1000) == pytest.approx({"web": 0.4, "books": 0.6})
-    with pytest.raises(ValueError, match=r"takes 200 tokens.* makes 100"):
+    with pytest.raises(ValueError, match=r"takes 200 tokens.* is at most 100"):
         stretches(settings, {"web": 1000, "books": 250}, 1000)
 
 

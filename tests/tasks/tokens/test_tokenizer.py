@@ -189,7 +189,7 @@ def test_a_small_source_gives_all_that_it_has(tmp_path):
 
 
 def test_a_source_without_a_document_is_an_error(tmp_path):
-    with pytest.raises(ValueError, match="names nothing, but these have no documents left .* mixture.heldout_fraction"):
+    with pytest.raises(ValueError, match="has nothing, but no documents of it are left .* mixture.heldout_fraction"):
         text_sizes({"nothing": [write(tmp_path, "nothing", {})]}, Mixture(weights={"nothing": 1}))
 
 

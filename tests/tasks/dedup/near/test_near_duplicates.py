@@ -314,7 +314,7 @@ def test_earlier_crawls_must_fit(tmp_path):
     made = deduplicate(tmp_path, Texts([first]), MinHash(partitions=1), "a").kept.folder
     other = deduplicate(tmp_path, Texts([second]), MinHash(partitions=1), "b").kept.folder
     third = Texts([planted(3)])
-    with pytest.raises(ValueError, match="has itself nothing as `earlier`"):
+    with pytest.raises(ValueError, match="was built with nothing as its own `earlier`"):
         deduplicate(tmp_path, third, MinHash(partitions=1, earlier=(made, other)), "c")
     with pytest.raises(ValueError, match="`threshold` is 0.8, but here it is 0.9"):
         deduplicate(tmp_path, third, MinHash(partitions=1, threshold=0.9, earlier=(made,)), "c")
@@ -335,7 +335,7 @@ def test_earlier_crawls_must_fit(tmp_path):
     of_other_code(made)
     with pytest.raises(ValueError, match="differ from those that this version computes"):
         deduplicate(tmp_path, third, MinHash(partitions=1, earlier=(made,)), "c")
-    with pytest.raises(ValueError, match="no finished stage"):
+    with pytest.raises(ValueError, match="is not a finished stage"):
         deduplicate(tmp_path, third, MinHash(partitions=1, earlier=(str(tmp_path),)), "c")
     checked_json.write(str(tmp_path / "manifest.json"), {"stage": "near_duplicates", "format": 5})
     with pytest.raises(ValueError, match="another version of gristmill made the stage; run its recipe again"):

@@ -332,7 +332,7 @@ def test_settings_name_the_permutations_that_bands_need():
         MinHash(bands=20, rows=8)
     with pytest.raises(ValidationError, match="the key `survivor` is no longer used; use instead: `keep`"):
         MinHash(survivor=["longest"])
-    with pytest.raises(ValidationError, match="write instead: the machine setting GRISTMILL_MEMORY"):
+    with pytest.raises(ValidationError, match="use instead: the machine setting GRISTMILL_MEMORY"):
         MinHash(memory=1 << 30)
     assert MinHash(bands=14, rows=8).part(Shingling) == MinHash(partitions=3).part(Shingling) == Shingling()
 

@@ -286,7 +286,7 @@ def test_kept_buckets_are_those_of_published_cutoffs(folder, tmp_path, kept):
 @pytest.mark.parametrize(
     ("content", "given", "wrong"),
     [
-        (",en\n30,1\n60,2\n", {"middle_percentile": 50}, "no row for the percentile 50; name .* two of 30, 60"),
+        (",en\n30,1\n60,2\n", {"middle_percentile": 50}, "no row for the percentile 50; set .* two of 30, 60"),
         (",en\n30,x\n60,2\n", {}, "is not a table of numbers"),
         (",en,de\n30,1\n60,2,3\n", {}, "is not a table of numbers"),
         ("", {}, "is not a table of numbers"),
