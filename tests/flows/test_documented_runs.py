@@ -33,6 +33,7 @@ LEFT = {
     r"explain lineage .* --step 1200": "of a longer training",
     r"train (lm|classifier|head|from-tokens|import) .*|train evaluate \.gristmill.*": "of files that a person has",
     r"decide mixture .*--mixture.*|decide plan seven\.yaml .*|(check|run) code.*": "of files that a person has, too",
+    r".*\brecord_id = .*": "of ids that a person's files have",
     r"explain diff (A B|rules-\S+ .*)|home forget \S+": "of stages and runs of another home",
 }
 # A command that says that it has nothing to show shows no reader anything.
