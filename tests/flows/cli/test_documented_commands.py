@@ -82,6 +82,8 @@ def unknown_names(context: typer.Context) -> Iterator[str]:
 def is_rule(name: str) -> bool:
     """Whether some step has the rule, as `--rule` names it: a step, or `step.rule` for the rules of document steps."""
     step, _, rule = name.partition(".")
+    if step in OTHER_RULES:
+        return not rule or rule in OTHER_RULES[step]
     return any(matches(book.step, each, name) for book in BOOKS for each in rules_of(book)) or (
         not rule and step in BUILT_IN
     )
@@ -107,6 +109,8 @@ def is_expression(text: str) -> bool:
 
 
 BOOKS = [*books("")]
+# Rules of steps that decide about all documents together, and of takedown lists, which no book has.
+OTHER_RULES = {"minhash": {"near_duplicate", "takedown"}, "takedowns": {"takedown"}}
 # What the values of a parameter of a command are checked with.
 CHECKS = {
     ("decide ablate", "settings"): is_setting,
