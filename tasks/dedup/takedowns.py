@@ -83,7 +83,7 @@ def hidden_ids(lists: Url, documents: Iterable[tuple[str, str | None]]) -> set[s
 
 
 def unmatched_entries(lists: Url, folder: str) -> list[str]:
-    """Return the entries (`list: entry`) that named no document in the stage `takedowns` of a folder; none of long lists.
+    """Return entries (`list: entry`) that named no document in the stage `takedowns` of a folder; none of long lists.
 
     A host above a host that was matched counts as matched, since a document has only its longest entry in the ledger.
     """
