@@ -82,26 +82,29 @@ def init(
 
     draft = first_recipes.first_recipe(paths, name, str(out.parent))
     typer.echo("init: trying the steps on the first documents of each source", err=True)
+    kept = 0
     try:
-        draft, lines = _try_on_sample(draft)
+        draft, kept, lines = _try_on_sample(draft)
     except corpora.NothingLeftError as error:  # a run reports the same
         lines = [f"sample: {error}"]
     out.parent.mkdir(parents=True, exist_ok=True)
     with open(out, "x", encoding="utf-8") as recipe:
         recipe.write(draft.text)
-    print_texts(printable(line) for line in [*_lines(draft), *lines, *_next_lines(draft, out)])
+    print_texts(printable(line) for line in [*_lines(draft), *lines, *_next_lines(draft, out, kept)])
 
 
-def _try_on_sample(draft: "FirstRecipe") -> "tuple[FirstRecipe, list[str]]":
-    """Return the recipe with the threshold that fits its documents, and lines about the sample."""
+def _try_on_sample(draft: "FirstRecipe") -> "tuple[FirstRecipe, int, list[str]]":
+    """Return the recipe with the threshold that fits its documents, how many of a sample it keeps, and lines about the
+    sample."""
     result = trials.trial(draft.recipe)
     if not result.is_punctuation_counted:
-        return draft, [*trial_lines(result)]
-    dropped = f"{result.near_alpha_words:,} of {result.documents:,} sampled documents"
-    comment = f"Gopher's 0.8 counts punctuation as words and drops {dropped}"
+        return draft, result.kept, [*trial_lines(result)]
+    dropped = f"{result.near_alpha_words:,} more of {result.documents:,} sampled documents"
+    comment = f"Gopher's 0.8, which counts punctuation as words, would drop {dropped}"
     loosened = draft.with_setting("gopher_quality", "min_alpha_words", trials.LOOSER_ALPHA_WORDS, comment)
     chosen = f"set gopher_quality.min_alpha_words: {trials.LOOSER_ALPHA_WORDS:g}, because {comment}"
-    return loosened, [chosen, *trial_lines(trials.trial(loosened.recipe))]
+    again = trials.trial(loosened.recipe)
+    return loosened, again.kept, [chosen, *trial_lines(again)]
 
 
 def trial_lines(result: "Trial") -> "Iterator[str]":
@@ -151,7 +154,7 @@ def _lines(recipe: "FirstRecipe") -> list[str]:
     counts = first_recipes.sampled(recipe.sources)
     languages = ", ".join(f"{code} {count}" for code, count in recipe.languages.items()) or "none detected"
     if counts["documents"]:
-        sample = f"{counts['documents']:,} documents, {counts['pages']:,} of them HTML"
+        sample = f"{counts['documents']:,} documents at the beginning of files, {counts['pages']:,} of them HTML"
         lines.append(f"sample: {sample}; languages: {languages}")
     lines += [f"skipped: {path}: {reason}" for path, reason in recipe.passed_over[:_MAX_SKIPPED]]
     if (more := len(recipe.passed_over) - _MAX_SKIPPED) > 0:
@@ -163,8 +166,13 @@ def _check_line(out: Path) -> str:
     return f"  gristmill check {shlex.quote(f'{out}')}"
 
 
-def _next_lines(recipe: "FirstRecipe", out: Path) -> list[str]:
+def _next_lines(recipe: "FirstRecipe", out: Path, kept: int) -> list[str]:
     typed = shlex.quote(f"{out}")
+    if not kept:
+        return [
+            f"wrote {out}, which keeps none of the sample: loosen the thresholds above in it, then:",
+            _check_line(out),
+        ]
     return [
         f"wrote {out}. Next:",
         f"  gristmill corpus {typed}",

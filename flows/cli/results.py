@@ -23,18 +23,19 @@ if TYPE_CHECKING:
     from gristmill.flows.experiments.scaling import transfer
     from gristmill.flows.experiments.scaling.report import ScalingReport
     from gristmill.flows.experiments.scaling.transfer import Coordinates, Sweep
-    from gristmill.flows.reports import hidden, recorded
+    from gristmill.flows.reports import recorded
     from gristmill.flows.reports.run import Run
     from gristmill.flows.run import server
     from gristmill.flows.stages import group_losses, removal
+    from gristmill.tasks.dedup import takedowns
     from gristmill.tasks.engine.make import StageResult
 else:
     decision_page = wrapt.lazy_import("gristmill.flows.experiments.decisions.page")
     scaling_page = wrapt.lazy_import("gristmill.flows.experiments.scaling.page")
     group_losses = wrapt.lazy_import("gristmill.flows.stages.group_losses")
-    hidden = wrapt.lazy_import("gristmill.flows.reports.hidden")
     recorded = wrapt.lazy_import("gristmill.flows.reports.recorded")
     removal = wrapt.lazy_import("gristmill.flows.stages.removal")
+    takedowns = wrapt.lazy_import("gristmill.tasks.dedup.takedowns")
     server = wrapt.lazy_import("gristmill.flows.run.server")
     transfer = wrapt.lazy_import("gristmill.flows.experiments.scaling.transfer")
 
@@ -104,7 +105,7 @@ def most_dropped_line(report: "Run") -> str | None:
     if not drops:
         return None
     count, row, rule = max(drops, key=lambda one: one[0])
-    return f"most dropped by {row.step}.{rule}: {count:,} of the {row.documents_in:,} documents that reached it"
+    return f"most dropped by {row.step}.{rule}: {count:,} of the {row.documents_in:,} documents that reached the step"
 
 
 def takedown_lines(report: "Run") -> Iterator[str]:
@@ -113,7 +114,7 @@ def takedown_lines(report: "Run") -> Iterator[str]:
     if made is None or len(report.corpus.sources) > MAX_HINT_SHARDS:
         return
     lists = removal.takedown_lists(recorded.open_run(report.settings, report.recipe)[0], report.recipe)
-    if unmatched := hidden.unmatched_entries(lists, made):
+    if unmatched := takedowns.unmatched_entries(lists, made.folder):
         shown = ", ".join(unmatched[:MAX_ENTRIES])
         more = f" and {len(unmatched) - MAX_ENTRIES:,} more" if len(unmatched) > MAX_ENTRIES else ""
         yield f"takedown entries that name no curated document: {shown}{more}"

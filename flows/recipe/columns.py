@@ -42,7 +42,7 @@ _MEANINGS = {
     "truncated": "reason why the crawler cut the payload",
     "file": "file of the source with the record",
     "note": "deviation of the record from its format",
-    "offset": "position of the record in the file, in bytes",
+    "offset": "position of the record in the file: in bytes in crawls, else the number of its row, line or file from 0",
     "length": "size of the record in the file, in bytes",
     "record_id": "id of the record in its file",
     "digest": "digest of the payload, as written by the crawler",

@@ -260,12 +260,18 @@ def _written(name: str, sources: Sequence[FoundSource], steps: Sequence[tuple[di
     return "\n".join(lines)
 
 
+# Languages of scripts without spaces, in which each character counts as a word (`tasks.kernels.characters.UNSPACED`).
+UNSPACED_LANGUAGES = {"bo", "dz", "ja", "km", "lo", "my", "th", "wuu", "yue", "zh"}
+
+
 def _steps(sources: Sequence[FoundSource], language_counts: dict[str, int]) -> list[tuple[dict[str, Any], str]]:
     total = sum(language_counts.values())
     keep = [code for code, count in language_counts.items() if count >= _MIN_SHARE * total] or ["en"]
     sampled = ", ".join(f"{code} {count}" for code, count in list(language_counts.items())[:5]) or "none recognized"
     pages = sum(look.pages for source in sources for look in source.looks)
-    quality = {"step": "gopher_quality"} | ({} if keep == ["en"] else {"min_stop_words": 0})
+    quality: dict[str, Any] = {"step": "gopher_quality"} | ({} if keep == ["en"] else {"min_stop_words": 0})
+    if set(keep) & UNSPACED_LANGUAGES:
+        quality["min_mean_word_length"] = None  # each of their characters counts as a word
     documents = any("pages" in source.entry for source in sources)
     first: list[tuple[dict[str, Any], str]] = [
         ({"step": "extract"}, "the main text of HTML pages" if pages else "texts are kept unchanged")

@@ -32,12 +32,15 @@ def open_run(settings: MachineSettings, recipe: Recipe) -> tuple[RunContext, Rec
     """A context that makes nothing and gives the stages of the newest run of a recipe, and the recipe of that run.
 
     Two recipes may have one name: the newest run of exactly this recipe is read, or if there is none, the newest of the
-    name. Then each difference between the two recipes is in a line of the log. A stage that no run of the recipe has,
-    and that is not finished in the home, either, raises NotFinishedError.
+    name, and a line of the log has each difference. A newest run that differs only in `limit` is a run of this recipe.
+    A stage that no run of the recipe has, and that is not finished in the home, either, raises NotFinishedError, as
+    does a recipe whose name has only runs on other sources.
     """
     remakes.forget(settings.home)
     runs = [run for run in runs_of(settings.home, recipe.name) if run.flow in FLOWS]
-    runs = [run for run in runs if run.recipe is not None and not _changes(run.recipe, recipe)] or runs
+    changes = [{name for name, _, _ in _changes(run.recipe, recipe)} if run.recipe else set() for run in runs]
+    if runs and not changes[0] <= {"limit"}:
+        runs = [run for run, changed in zip(runs, changes, strict=True) if run.recipe and not changed] or runs
     read = recipe
     if runs and runs[0].recipe is not None:
         read = _recipe_of(runs[0], recipe)
@@ -54,6 +57,11 @@ def _recipe_of(run: RecordedRun, given: Recipe) -> Recipe:
     found = _changes(run.recipe, given)
     if not found:
         return given
+    if _is_elsewhere(run.recipe, given):
+        raise NotFinishedError(
+            f"no run of the recipe {given.name} with these sources is finished; the newest run of that name reads "
+            "others. Run `gristmill corpus RECIPE` with it, or give one of the two recipes another name"
+        )
     changed = {name.partition(".")[0].partition("[")[0] for name, _, _ in found}
     # what has not changed is taken from the given recipe, whose addresses have what lets a reader in
     kept = {name: getattr(given, name) for name in type(given).model_fields if name not in changed}
@@ -72,6 +80,12 @@ def _recipe_of(run: RecordedRun, given: Recipe) -> Recipe:
         "that run. Changes: " + "; ".join(f"{name} was {_short(was)}, is {_short(is_)}" for name, was, is_ in found)
     )
     return recorded
+
+
+def _is_elsewhere(recorded: Mapping[str, Any], given: Recipe) -> bool:
+    """Whether a recorded recipe has none of the sources of another one of its name."""
+    was, now = recorded["sources"], redacted(given.model_dump(mode="json"))["sources"]
+    return not any(not list(differences(one, other)) for one in was for other in now)
 
 
 def _changes(recorded: Mapping[str, Any], given: Recipe) -> list[tuple[str, Any, Any]]:

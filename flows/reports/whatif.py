@@ -183,9 +183,11 @@ class Replay:
             return ["The same documents are kept, so all later results are as recorded."]
         if not self.behind:
             return []
+        first, *later = self.behind
+        after = f", and the steps after it see its result ({', '.join(later)})" if later else ""
         return [
-            f"Not replayed: {', '.join(self.behind)}. These steps look at all documents together and could also "
-            "decide differently about documents that are kept. To see their results, run the changed recipe."
+            f"Not replayed: {', '.join(self.behind)}. {first} looks at all documents together and could decide "
+            f"differently about any of them{after}. To see the results, run the changed recipe."
         ]
 
     def shard(self, number: int) -> ShardReplay:

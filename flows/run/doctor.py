@@ -293,8 +293,6 @@ def _cluster(settings: MachineSettings) -> Line:
         clusters.check(settings.executor, settings.workers, settings.dask_address, settings.cluster, settings.dask_tls)
     except (ImportError, OSError, ValueError, extras.MissingExtraError) as error:
         return Line("error", "executor", str(error), "see docker/kubernetes and docker/slurm for examples")
-    if settings.executor == "slurm" and shutil.which("sbatch") is None:
-        return Line("error", "executor", "sbatch is not on the PATH", "run on a machine with SLURM's commands")
     if settings.executor == "kubernetes" and not all(settings.dask_tls):
         message, _, remedy = clusters.UNPROTECTED.partition("; ")
         return Line("warning", "executor", message, remedy)

@@ -1,11 +1,13 @@
 """Takedown lists: documents that may not stay, by id or by address, and their removal."""
 
+from collections.abc import Iterable
 from functools import lru_cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from gristmill.storage import ledger, parquet
+from gristmill.storage.home import open_stage
 from gristmill.storage.schema import SELECTION
 from gristmill.tasks.documents.measure import Batch
 from gristmill.tasks.documents.selection import select
@@ -53,6 +55,7 @@ def entries(lists: Url, most: int) -> list[str] | None:
     return found
 
 
+MAX_ENTRIES = 10_000  # of lists that are compared with what they matched
 STEP = "takedowns"
 RULE = "takedown"  # of every step that reads a takedown list
 
@@ -67,3 +70,34 @@ def keep_allowed(folder: str, shard: int, documents: str, kept: str, takedowns: 
     return ledger.write_selection(
         folder, shard, parquet.read_table(kept, SELECTION.names), [(STEP, ledger.from_rows(rows))]
     )
+
+
+def hidden_ids(lists: Url, documents: Iterable[tuple[str, str | None]]) -> set[str]:
+    """Return the ids of the documents (id, URL) that takedown lists name."""
+    given = list(documents)
+    if not given or not lists.takedowns:
+        return set()
+    ids, urls = zip(*given, strict=True)
+    named = taken_down(pa.table({"id": ids, "url": pa.array([url or "" for url in urls])}), lists)
+    return {id_ for id_, entry in zip(ids, named.to_pylist(), strict=True) if entry is not None}
+
+
+def unmatched_entries(lists: Url, folder: str) -> list[str]:
+    """Return entries (`list: entry`) that named no document in the stage `takedowns` of a folder; none of long lists.
+
+    A host above a host that was matched counts as matched, since a document has only its longest entry in the ledger.
+    """
+    given = entries(lists, MAX_ENTRIES)
+    if given is None:
+        return []
+    stage = open_stage(folder)
+    matched: set[str] = set()
+    for shard in range(len(stage.part_records)):
+        rows = parquet.read_table(stage.ledger(shard), ["step", "detail"]).to_pylist()
+        matched |= {row["detail"] for row in rows if row["step"] == STEP}
+    above = {
+        f"{label}: {host.split('.', n)[-1]}"
+        for label, _, host in (one.partition(": ") for one in matched)
+        for n in range(1, host.count(".") + 1)
+    }
+    return [one for one in given if one not in matched and one not in above]

@@ -18,11 +18,16 @@ _DOCUMENT = 40  # bits of a place in a document: 1 TB
 
 @dataclass(frozen=True)
 class Edits:
-    """Spans to replace, sorted by document and start, not overlapping.
+    """Spans of text to replace, sorted by document and start, without overlaps.
 
-    document: int64, shape (n,), which of the batch; start, stop: int64, bytes within the document's text;
-    rule: int32, which of `rules`; replacement: strings, "" where the span is removed. lines: bool, one entry a line of
-    the batch, whether a span is that of the line (see `line_spans`); None: no span is, or it is not known.
+    Attributes:
+        document: Number of the document in the batch, from 0; int64, shape (n,).
+        start: First byte of the span in the UTF-8 text of its document; int64, shape (n,).
+        stop: Byte after the span, so the end is exclusive; int64, shape (n,).
+        rule: Index into `rules`; int32, shape (n,).
+        rules: Names of the rules.
+        replacement: Strings that replace the spans; "" removes a span. A `pyarrow.Array`.
+        lines: Whether a span covers each line of the batch (bool, one entry per line), or None if unknown.
     """
 
     document: np.ndarray
@@ -40,7 +45,15 @@ class Edits:
 def removals(
     document: np.ndarray, start: np.ndarray, stop: np.ndarray, rule: np.ndarray, rules: tuple[str, ...]
 ) -> Edits:
-    """Edits that remove spans which do not overlap, given in any order."""
+    """Return edits that remove spans. The spans may be in any order, but must not overlap.
+
+    Args:
+        document: Number of each span's document in the batch; int64, shape (n,).
+        start: First byte of each span in its document's UTF-8 text; int64, shape (n,).
+        stop: Byte after each span; int64, shape (n,).
+        rule: Index of each span's rule in `rules`; integers, shape (n,).
+        rules: Names of the rules.
+    """
     place = (document << _DOCUMENT) + start
     if (place[1:] < place[:-1]).any():
         order = np.argsort(place, kind="stable")  # linear where lists in order follow each other
@@ -57,10 +70,16 @@ def line_removals(
     inside: int,
     rules: tuple,
 ) -> Edits:
-    """Edits that remove lines, and pieces of lines that stay.
+    """Return edits that remove whole lines, and pieces of other lines.
 
-    rule: int32, for each line of the text the rule that removes it, or -1; line, start, stop: the line of each piece
-    and its bytes in `text.data`; inside: the rule that removes pieces.
+    Args:
+        text: `batch.scan`.
+        rule: Index of the rule that removes each line of the batch, or -1; int32, one entry per line.
+        line: Line of each piece, counted over the batch; int64, shape (n,).
+        start: First byte of each piece in `text.data`; int64, shape (n,).
+        stop: Byte after each piece in `text.data`; int64, shape (n,).
+        inside: Index of the rule that removes the pieces.
+        rules: Names of the rules.
     """
     gone = rule >= 0
     document, first, last = line_spans(text, gone)

@@ -47,9 +47,10 @@ def names(steps: Iterable[Step]) -> list[str]:
 
 
 class Batch:
-    """Documents on their way through the steps: columns `id`, `url`, `text` and the signals so far.
+    """Documents that a step measures, about two megabytes of text.
 
-    `scanned` gives the scan of the texts, where there is a shorter way than to read them.
+    `batch["text"]` is the `pyarrow.ChunkedArray` of a column: `id`, `url`, `text`, and the signals of earlier steps.
+    `len(batch)` is the number of documents. `batch.table` is the whole `pyarrow.Table`.
     """
 
     def __init__(self, table: pa.Table, scanned: Callable[[], kernels.scan.Scan] | None = None) -> None:

@@ -69,8 +69,16 @@ class Settings(CheckedSettings):
 
 @dataclass(frozen=True)
 class Signal:
-    """A column that a step gives: its name and type, the unit of its values, the source of their definition, and in
-    one line what it is."""
+    """A column that a step measures, with one value for each document.
+
+    Attributes:
+        name: Name of the column, as expressions and SQL use it. By convention it begins with the name of the step.
+        kind: Type of the values: `string`, `bool`, `int32`, `int64`, `float32` or `float64`. A `Bound` needs a number,
+            a `Member` a string.
+        unit: Unit of the values, such as `words`; empty if there is none.
+        source: Paper or code that defines the values.
+        description: One line about the values.
+    """
 
     name: str
     kind: Kind
@@ -89,8 +97,13 @@ class Signal:
 
 @dataclass(frozen=True)
 class Cut:
-    """What an edit step cuts out of texts by one of its rules: the rule, as the ledger of edits names it, the settings
-    that decide, and in one line what goes."""
+    """A rule by which an edit step cuts passages from texts.
+
+    Attributes:
+        rule: Name of the rule in the ledger of edits.
+        settings: Names of the step's settings that the rule depends on.
+        description: One line about what is cut.
+    """
 
     rule: str
     settings: tuple[str, ...]
@@ -99,10 +112,16 @@ class Cut:
 
 @dataclass(frozen=True)
 class Bound:
-    """A document is kept if `low <= signal <= high`; a missing end does not bind.
+    """A rule that keeps a document if `low <= signal <= high`. Both ends are inclusive.
 
-    `languages`: the (low, high) that hold instead for documents of a language, or of what else the column `by` says.
-    `keeps_null`: a document whose signal is null is kept; else it is an error.
+    Attributes:
+        rule: Name of the rule in the ledger and the funnel, without the name of the step.
+        signal: Name of the column of numbers that is compared.
+        low: Lowest value of a kept document, or None for no lower end.
+        high: Highest value of a kept document, or None for no upper end.
+        languages: Other (low, high) pairs, by the value of the column `by`. They replace both ends.
+        keeps_null: Whether a document with a null signal is kept. Otherwise it is an error.
+        by: Name of the column of strings that selects the pair, by default the language.
     """
 
     rule: str
@@ -121,7 +140,14 @@ class Bound:
 
 @dataclass(frozen=True)
 class Member:
-    """A document is kept if the signal, a string, is one of `allowed`, and none of `excluded`; None does not bind."""
+    """A rule that keeps a document if a string signal is one of `allowed`, and not one of `excluded`.
+
+    Attributes:
+        rule: Name of the rule in the ledger and the funnel, without the name of the step.
+        signal: Name of the column of strings.
+        allowed: Values of kept documents, or None for any value.
+        excluded: Values of dropped documents, or None for no value.
+    """
 
     rule: str
     signal: str
@@ -131,8 +157,14 @@ class Member:
 
 @dataclass(frozen=True)
 class Clause:
-    """A document is dropped if an expression (`gristmill.tasks.documents.expressions`) comes to `drops` on its columns.
-    `is_error`: such a document is an error instead."""
+    """A rule that drops a document if an expression over its columns has the value `drops`.
+
+    Attributes:
+        rule: Name of the rule in the ledger and the funnel, without the name of the step.
+        expression: Condition, as the step `where` takes it.
+        drops: Value that drops the document: `true`, `false` or `null`.
+        is_error: Whether such a document ends the run with an error instead.
+    """
 
     rule: str
     expression: str
@@ -227,12 +259,17 @@ class Step(Settings):
 
 
 class DocumentStep(Step):
-    """A step that looks at one document at a time.
+    """A step that measures documents one by one, and drops them by thresholds.
 
-    Its work module has `measure(step, batch)`, which gives a column for each of `signals` (see
-    `gristmill.tasks.documents.measure`); a step without signals, which decides by those of others, has none. The fields
-    named in `signal_fields` change what is measured; all others are thresholds, which `decisions` turns into bounds and
-    which can be replayed over stored signals. Thresholds have defaults.
+    Its module has a function `measure(step, batch)`. It gets the step with all thresholds at their defaults and a
+    `Batch`, and returns a mapping from the name of each signal to a `pyarrow.Array` with one value per document, in the
+    order of the batch. A step without signals, which decides by the signals of other steps, has no such function.
+
+    Attributes:
+        step: Name of the step: a literal type with the same default, `step: Literal["profanity"] = "profanity"`.
+        signals: The columns that `measure` returns.
+        signal_fields: Names of the settings that change what is measured. All other fields are thresholds. They have
+            defaults, and `decide whatif` can replay them.
     """
 
     signal_fields: ClassVar[tuple[str, ...]] = ()
@@ -253,12 +290,12 @@ class DocumentStep(Step):
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The signals of earlier steps that the work needs."""
+        """Names of the columns of earlier steps that `measure` reads."""
         return ()
 
     @property
     def considers(self) -> tuple[str, ...]:
-        """The signals of earlier steps that the work takes into account where a recipe measures them."""
+        """Names of the columns of earlier steps that `measure` uses if the recipe has them."""
         return ()
 
     def measuring(self) -> Self:
@@ -266,21 +303,22 @@ class DocumentStep(Step):
         return type(self).model_validate({name: getattr(self, name) for name in self.signal_fields})
 
     def decisions(self) -> Sequence[Decision]:
-        """In the order in which they are tried; the first that fails is the reason of the drop."""
+        """Return the rules, in the order in which they are applied. A document is dropped by the first that fails."""
         raise NotImplementedError(f"{type(self).__name__} has no method `decisions`")
 
 
 class EditStep(DocumentStep):
-    """A step that changes the text: the steps behind it see what it leaves.
+    """A step that cuts passages from texts. Later steps see the text that it leaves.
 
-    Its work module has `edit(step, batch)`, which gives what to cut (`gristmill.tasks.documents.edits.Edits`) and the
-    columns of
-    `signals` but the last: `<step>_characters`, what is left, is measured by the pass. Its fields in `signal_fields`
-    decide what is cut; `decisions` end with `not_empty`. `cuts`: its rules, in the order in which they are asked about
-    a piece of text; the work module takes their names from there. `keeps_removed`: whether the ledger of edits may hold
-    what it removed, and what a step before it in the same pass did. `sought`: what a rule drops documents for, in
-    either case, where that is a phrase. `rewrites`: the columns beside the text that `edit` gives anew, together with
-    the signals.
+    Its module has a function `edit(step, batch)`. It returns a pair: the `Edits`, and a mapping with the columns of
+    `signals`, except `<step>_characters`, which is computed for you. The settings in `signal_fields` decide what is
+    cut. End `decisions` with `self.not_empty()`.
+
+    Attributes:
+        signals: The columns of the step. One must be `<step>_characters`, an int64: the characters that are left.
+        cuts: The rules that cut, in the order in which they are applied to a piece of text.
+        keeps_removed: Whether the ledger of edits may contain the removed text, also of earlier steps.
+        sought: The phrase that a rule drops documents for, by rule, if it is a phrase.
     """
 
     cuts: ClassVar[tuple[Cut, ...]] = ()
@@ -300,15 +338,16 @@ class EditStep(DocumentStep):
 
     @property
     def rewrites(self) -> tuple[str, ...]:
+        """Names of other columns that `edit` returns with new values, together with the signals."""
         return ()
 
     @property
     def left(self) -> str:
-        """The name of the signal that counts the characters that the step leaves."""
+        """Name of the signal that counts the remaining characters."""
         return f"{self.step}_characters"
 
     def not_empty(self) -> Bound:
-        """The bound that drops a document of which the step leaves nothing."""
+        """Return the rule that drops a document without any text left."""
         return Bound("empty_text", self.left, low=1)
 
 

@@ -8,6 +8,7 @@ import copy
 import logging
 import os
 import re
+import shutil
 import signal
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -256,6 +257,9 @@ def check(kind: str, workers: int, address: str, template: str, tls: Tls = NO_TL
             f"GRISTMILL_CLUSTER {template} has {', '.join(sorted(keys))}, but a cluster that a run starts "
             "uses TLS with a key of the run; remove it"
         )
+    elif shutil.which("sbatch") is None:
+        # dask-jobqueue would try again without end
+        raise ValueError("executor `slurm` needs `sbatch` on the PATH: run on a machine that submits jobs of SLURM")
 
 
 def _check_tls(manifest: Mapping[str, Any], tls: Tls) -> None:

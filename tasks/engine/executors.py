@@ -9,7 +9,6 @@ import ctypes
 import logging
 import os
 import queue
-import shutil
 import sys
 import time
 import types
@@ -298,9 +297,6 @@ def _check(kind: str, workers: int, address: str, template: str, tls: clusters.T
     clusters.check(kind, workers, address, template, tls)
     if kind in clusters.CLUSTERS and kind != "local" and not home:
         raise ValueError(f"executor `{kind}` needs a home that its workers can reach: set GRISTMILL_HOME")
-    if kind == "slurm" and shutil.which("sbatch") is None:
-        # Dask would try again without end
-        raise ValueError("executor `slurm` needs `sbatch` on the PATH: run on a machine that submits jobs of SLURM")
 
 
 @contextmanager

@@ -30,9 +30,15 @@ LEFT = {
     r"explain audit (--votes .*|.*--precision.*)|decide list.*": "the votes are a person's, the decisions of models",
     r"explain contamination .*|decide thresholds .*": "of a recipe with other steps",
     r".*\btopic = .*|recipe columns .* --at where": "of a recipe with other steps",
-    r"explain lineage .* --step 1200": "of a longer training",
+    r".*where\.keep=.*|.*--rule takedowns": "of a recipe with other steps, or with takedown lists",
+    r"explain lineage .* --step 12\d+": "of a longer training",
+    r"decide whatif demo .*|.*host = 'a\.example'.*|explain \w+ [0-9a-f]{6,8}\b.*": "of documents of another corpus",
+    r"decide .*--proxy tiny\.yaml.*|explain tokenizers .*third\.model|recipe init essays.*": "of files of a page",
+    r".*s3://.*|corpus fineweb.*": "they read another store, or Common Crawl",
+    r"home gc --delete --days 0": "it asks before it deletes",
     r"train (lm|classifier|head|from-tokens|import) .*|train evaluate \.gristmill.*": "of files that a person has",
     r"decide mixture .*--mixture.*|decide plan seven\.yaml .*|(check|run) code.*": "of files that a person has, too",
+    r".*\brecord_id = .*": "of ids that a person's files have",
     r"explain diff (A B|rules-\S+ .*)|home forget \S+": "of stages and runs of another home",
 }
 # A command that says that it has nothing to show shows no reader anything.
@@ -40,7 +46,7 @@ NOTHING = re.compile(r"^(gristmill: )?no (decision|document|rule|text|vote|diffe
 # So that the rules which pages name drop some documents.
 STRICTER = {
     "textbook": {"min_characters": 1},
-    "gopher_quality": {"min_words": 200, "min_stop_words": 7},
+    "gopher_quality": {"min_words": 200, "min_stop_words": 7, "min_alpha_words": 0.85},
     "quality": {"min_score": None, "keep_top": 50},
 }
 TASK = {"context": "The function returns", "choices": [" a value", " the sea"], "answer": 0}

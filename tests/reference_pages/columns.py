@@ -23,7 +23,7 @@ LEDGER = {
     "representative": "id of the duplicate that was kept",
     "url": "address of a record without a document",
     "file": "file of the source with that record",
-    "offset": "position of that record in the file, in bytes",
+    "offset": "position of that record in the file, as in documents",
     "length": "size of that record in the file, in bytes",
 }
 EDITS = {

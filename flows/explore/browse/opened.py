@@ -12,7 +12,6 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.reports.finished import finished
 from gristmill.flows.reports.funnel import FunnelRow, funnel_row, ranked
-from gristmill.flows.reports.hidden import hidden_ids
 from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.reports.run import Run
 from gristmill.flows.reports.search.opened import PhraseIndex, opened
@@ -22,6 +21,7 @@ from gristmill.flows.stages.removal import takedown_lists
 from gristmill.flows.stats.distributions import Distribution, is_number
 from gristmill.storage import files, parquet
 from gristmill.storage.home import FinishedStage, open_stage
+from gristmill.tasks.dedup.takedowns import hidden_ids
 from gristmill.tasks.url.step import Url
 
 

@@ -61,8 +61,8 @@ class Hint:
         return (
             f"`{self.step}.{self.rule}` dropped {self.dropped / self.arrived:.0%} of {self.arrived:,} "
             f"documents. With {self.setting} {self.looser:g} instead of {self.threshold:g}, it would drop "
-            f"{self.looser_dropped / self.arrived:.0%}, and {self.kept:,} more documents would pass "
-            "(replayed on the signals of this run)"
+            f"{self.looser_dropped / self.arrived:.0%}, and {self.kept:,} more documents would pass the "
+            "step (replayed on the signals of this run)"
         )
 
     def command(self, recipe: str) -> str:

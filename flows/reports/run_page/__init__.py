@@ -17,7 +17,6 @@ from gristmill.flows.reports import near_duplicates, pages
 from gristmill.flows.reports.dropped import draw, samples
 from gristmill.flows.reports.finished import finished
 from gristmill.flows.reports.funnel import ranked
-from gristmill.flows.reports.hidden import hidden_ids
 from gristmill.flows.reports.lineage import rows_of
 from gristmill.flows.reports.marking import beginning
 from gristmill.flows.reports.pages import Shown, share
@@ -35,6 +34,7 @@ from gristmill.storage import parquet
 from gristmill.storage.home import open_stage
 from gristmill.tasks.dedup.near.settings import MinHash
 from gristmill.tasks.dedup.takedowns import RULE as TAKEDOWN
+from gristmill.tasks.dedup.takedowns import hidden_ids
 
 _EACH = 3  # documents shown of a rule, and of what a source keeps
 _MOST = 8  # of a rule, where there are more sources than _EACH

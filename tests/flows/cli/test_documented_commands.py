@@ -17,8 +17,6 @@ from gristmill.flows.reports.dropped import matches
 from gristmill.flows.reports.rules import Book, books
 from gristmill.storage import schema
 from gristmill.tasks.documents.expressions import DERIVED, parsed
-from gristmill.tasks.dedup.takedowns import RULE as TAKEDOWN
-from gristmill.tasks.dedup.takedowns import STEP as TAKEDOWNS
 from gristmill.tasks.documents.step import DOCUMENT_COLUMNS
 from gristmill.tasks.models.embedders import Embedder
 from gristmill.tasks.models.quality import Classifier
@@ -81,15 +79,12 @@ def unknown_names(context: typer.Context) -> Iterator[str]:
             yield from (f"{command}: {parameter} {name}" for name in names if name and not check(name))
 
 
-# Rules of the ledger that no document step has.
-RULES_OF_STAGES = {"minhash.near_duplicate", TAKEDOWNS, f"{TAKEDOWNS}.{TAKEDOWN}"}
-
-
 def is_rule(name: str) -> bool:
-    """Whether some step has the rule, as `--rule` names it: a step, or `step.rule` for the rules of document steps and
-    RULES_OF_STAGES."""
+    """Whether some step has the rule, as `--rule` names it: a step, or `step.rule` for the rules of document steps."""
     step, _, rule = name.partition(".")
-    return name in RULES_OF_STAGES or any(matches(book.step, each, name) for book in BOOKS for each in rules_of(book)) or (
+    if step in OTHER_RULES:
+        return not rule or rule in OTHER_RULES[step]
+    return any(matches(book.step, each, name) for book in BOOKS for each in rules_of(book)) or (
         not rule and step in BUILT_IN
     )
 
@@ -114,6 +109,8 @@ def is_expression(text: str) -> bool:
 
 
 BOOKS = [*books("")]
+# Rules of steps that decide about all documents together, and of takedown lists, which no book has.
+OTHER_RULES = {"minhash": {"near_duplicate", "takedown"}, "takedowns": {"takedown"}}
 # What the values of a parameter of a command are checked with.
 CHECKS = {
     ("decide ablate", "settings"): is_setting,

@@ -149,7 +149,8 @@ def test_the_command_says_what_it_found_and_overwrites_nothing(folder):
     (folder / "a.txt").write_text(ENGLISH)
     shown = CliRunner().invoke(app, ["recipe", "init", ".", "--out", "r.yaml"])
     assert shown.exit_code == 0, shown.output
-    assert "1 text file" in shown.stdout and "gristmill corpus r.yaml" in shown.stdout
+    assert "1 text file" in shown.stdout and "keeps none of the sample" in shown.stdout
+    assert "gristmill check r.yaml" in shown.stdout and "gristmill corpus" not in shown.stdout
     assert "\x1b" not in shown.stdout and "evil\\x1b[31m.bin" in shown.stdout
     assert load(str(folder / "r.yaml")).mixture is None
     assert len((folder / "r.yaml").read_text().splitlines()) <= 12
@@ -255,8 +256,10 @@ def test_a_threshold_is_chosen_where_punctuation_counts_as_words(folder, monkeyp
     near, far, good = documents_of(60, 40, 10), documents_of(60, 60, 2), documents_of(60, 0, 60)
     shown, steps = init(folder, near + far + good + short)
     assert steps["gopher_quality"]["min_alpha_words"] == 0.7
-    chosen = "set gopher_quality.min_alpha_words: 0.7, because Gopher's 0.8 counts punctuation as words and drops 10 of"
-    assert f"{chosen} 84 sampled documents" in shown
+    chosen = (
+        "set gopher_quality.min_alpha_words: 0.7, because Gopher's 0.8, which counts punctuation as words, would drop"
+    )
+    assert f"{chosen} 10 more of 84 sampled documents" in shown
     assert "sample: the steps keep 70 of 84 documents" in shown and "10 of the dropped documents" in shown
     listed = [line for line in shown.splitlines() if line.startswith("  gopher_quality.")]
     assert len(listed) == 10 and sum("alpha_words 0.67" in line for line in listed) == 2
@@ -270,6 +273,18 @@ def test_a_threshold_is_chosen_where_punctuation_counts_as_words(folder, monkeyp
 def test_a_sample_of_which_nothing_is_kept_is_shown_and_the_recipe_is_written(folder):
     shown, _ = init(folder, [{"text": "Too short."}])
     assert "sample: the steps keep 0 of 1 documents" in shown and "Too short." in shown
+
+
+def test_chinese_is_not_dropped_for_short_words(folder):
+    text = (
+        "这个村子里有一座古老的磨坊，已经有三百多年的历史了。磨坊的主人姓王，他的祖父和父亲都在这里工作过。每天早上，"
+        "附近的农民会把小麦和玉米送来，他们一边等待，一边谈论天气和市场上的价格。春天河水很多的时候，水轮转得特别快，"
+        "一天可以磨出两千公斤面粉。到了冬天，河面结冰，主人只好用电来带动机器。现在许多游客从城市来到这里，想看看以前的人"
+        "是怎样做面包的。政府也给了一些钱，帮助他们修理屋顶和木头的大门。"
+    )
+    shown, steps = init(folder, [{"text": f"这是关于磨坊的第{at}篇文章。{text}"} for at in range(40)])
+    assert steps["language"]["keep"] == ["zh"] and steps["gopher_quality"]["min_mean_word_length"] is None
+    assert "gopher_quality.mean_word_length" not in shown
 
 
 def test_a_source_without_a_document_is_one_line_and_the_recipe_is_written(folder, monkeypatch):

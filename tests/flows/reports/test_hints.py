@@ -67,7 +67,7 @@ def test_a_threshold_just_above_the_mass_is_named_with_what_the_replay_counts(ne
     assert replayed["rules"]["alpha_words"] == (hint.dropped, hint.looser_dropped)
     assert hint.sentence == (
         "`gopher_quality.alpha_words` dropped 45% of 160 documents. With gopher_quality.min_alpha_words 0.7 instead of "
-        "0.8, it would drop 10%, and 56 more documents would pass (replayed on the signals of this run)"
+        "0.8, it would drop 10%, and 56 more documents would pass the step (replayed on the signals of this run)"
     )
     command = "gristmill decide whatif recipe.yaml --set gopher_quality.min_alpha_words=0.7"
     assert hint.command("recipe.yaml") == command
@@ -76,7 +76,7 @@ def test_a_threshold_just_above_the_mass_is_named_with_what_the_replay_counts(ne
 def test_the_card_has_results_hints_and_commands_but_no_folder(near):
     lines = [*card_lines(near, "my recipe.yaml")]
     assert lines[0].startswith("kept: 88 of 160 documents (55.0%), ") and lines[0].endswith(" characters")
-    assert lines[1] == "most dropped by gopher_quality.alpha_words: 72 of the 160 documents that reached it"
+    assert lines[1] == "most dropped by gopher_quality.alpha_words: 72 of the 160 documents that reached the step"
     assert lines[2].startswith("hint: `gopher_quality.alpha_words` dropped 45%")
     assert lines[3:] == [
         "  gristmill decide whatif 'my recipe.yaml' --set gopher_quality.min_alpha_words=0.7",
