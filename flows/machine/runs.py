@@ -9,7 +9,7 @@ them until the run is forgotten.
 
 import logging
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from typing import Any
 
 import orjson
 
-from gristmill.storage import checked_json, files, leftovers
+from gristmill.storage import checked_json, files, layout, leftovers
 from gristmill.storage.damage import DamagedFileError
 from gristmill.storage.printable import redact_url
 from gristmill.tasks.engine.code_version import release
@@ -142,15 +142,18 @@ class RunRecorder:
 
     def _takes_down(self, run: RecordedRun) -> bool:
         """Whether this run has left out documents by lists that an earlier one of the recipe did not have."""
-        ours, theirs = (
-            {label for label in labels if label.rpartition("-")[0] == "takedowns"}
-            for labels in (self._labels, run.stages)
-        )
-        return bool(ours) and not ours & theirs
+        return bool(_takedown_lists(self._home, self._labels) - _takedown_lists(self._home, run.stages))
 
     def _write(self) -> None:
         with files.said_of(files.join(self._home, "runs")):
             checked_json.write(self._path, {**self._facts, "stages": self._labels, "outside": self._seen})
+
+
+def _takedown_lists(home: str, labels: Iterable[str]) -> set[str]:
+    """The contents of the takedown lists that stages read, by their checksums."""
+    folders = [files.join(home, "stages", label) for label in labels if label.rpartition("-")[0] == "takedowns"]
+    manifests = [manifest for folder in folders if (manifest := layout.manifest(folder)) is not None]
+    return {checksum for manifest in manifests for _, checksum in manifest["record"]["takedowns"]["checksums"]}
 
 
 class Seen:

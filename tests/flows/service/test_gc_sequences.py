@@ -152,6 +152,15 @@ def test_a_takedown_releases_the_runs_that_have_the_document(tmp_path):
     assert gone == set(before) - set(after) and any(label.startswith("tokens-") for label in gone)
 
 
+def test_another_threshold_with_the_same_list_releases_no_run(tmp_path):
+    home = Home(tmp_path)
+    whole = home.run(30, "tokens", takedown=True)
+    home.run(40, "corpus", takedown=True)
+    assert [run.flow for run in runs_of(home.home, "small")] == ["corpus", "tokens"]
+    gone = {one.label for one in garbage.find(home.home, 0).garbage if one.kind != "kernels"}
+    assert not gone & set(whole)
+
+
 def test_readers_open_the_run_that_was_recorded_and_name_what_differs(tmp_path, caplog):
     home, settings_ = Home(tmp_path), MachineSettings(home=str(tmp_path / "home"))
     home.run(30, "corpus")
