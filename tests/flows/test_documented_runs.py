@@ -30,6 +30,7 @@ LEFT = {
     r"explain audit (--votes .*|.*--precision.*)|decide list.*": "the votes are a person's, the decisions of models",
     r"explain contamination .*|decide thresholds .*": "of a recipe with other steps",
     r".*\btopic = .*|recipe columns .* --at where": "of a recipe with other steps",
+    r".*--rule gopher_quality\.alpha_words.*": "of a rule that drops no document of the project",
     r".*where\.keep=.*|.*--rule takedowns": "of a recipe with other steps, or with takedown lists",
     r"explain lineage .* --step 12\d+": "of a longer training",
     r"decide whatif demo .*|.*host = 'a\.example'.*|explain \w+ [0-9a-f]{6,8}\b.*": "of documents of another corpus",
@@ -46,7 +47,7 @@ NOTHING = re.compile(r"^(gristmill: )?no (decision|document|rule|text|vote|diffe
 # So that the rules which pages name drop some documents.
 STRICTER = {
     "textbook": {"min_characters": 1},
-    "gopher_quality": {"min_words": 200, "min_stop_words": 7, "min_alpha_words": 0.85},
+    "gopher_quality": {"min_words": 200, "min_stop_words": 7},
     "quality": {"min_score": None, "keep_top": 50},
 }
 TASK = {"context": "The function returns", "choices": [" a value", " the sea"], "answer": 0}
