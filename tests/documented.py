@@ -4,6 +4,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ _SETTING = re.compile(r"[A-Z][A-Z0-9_]*=\S*$")
 _FENCE = re.compile(r"\s*(```+)\s*(\w*)")
 # Languages of blocks that a reader types into a shell; output is in a block of `text`.
 SHELLS = {"sh", "bash", "console"}
+_SHELL = {">", ">>", "|", "&&", "&"}  # what follows is not an argument
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,7 @@ def _commands_of(page: Path) -> Iterator[Documented]:
             words = shlex.split(line.removeprefix("$ "), comments=True)
         except ValueError:
             continue  # prose, or another language
+        words = list(takewhile(lambda word: word not in _SHELL, words))
         environment = {}
         while words and _SETTING.match(words[0]):
             variable, _, value = words.pop(0).partition("=")

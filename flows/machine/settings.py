@@ -147,6 +147,8 @@ class MachineSettings(BaseSettings):
     @field_validator("home", "local")
     @classmethod
     def _absolute(cls, value: str) -> str:
+        if scheme := re.match(r"[a-z][a-z0-9]+:/(?!/)", value):
+            raise ValueError(f"{value} has one slash after the colon; write {scheme[0]}/ for an address")
         return value if "://" in value or not value else str(Path(value).expanduser().resolve())
 
     @property

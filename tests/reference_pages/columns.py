@@ -67,7 +67,7 @@ def columns_page() -> str:
         "Edits have one row for each span that a step cut out of a text.",
         table(("column", "type", "meaning"), _fields(schema.EDITS, EDITS)),
         "## Tokens",
-        "The Parquet file beside a token shard has one row for each document of the shard.",
+        "The Parquet file next to a token shard has one row for each document of the shard.",
         table(("column", "type", "meaning"), _fields(token_shards.INDEX, TOKENS)),
     )
 

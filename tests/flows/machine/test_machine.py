@@ -6,6 +6,12 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.training.run.launch import ALONE, Nodes
 
 
+def test_a_mistyped_address_of_a_home_is_no_folder(monkeypatch):
+    monkeypatch.setenv("GRISTMILL_HOME", "s3:/bucket/home")
+    with pytest.raises(ValueError, match="has one slash after the colon; write s3://"):
+        MachineSettings()
+
+
 def test_nodes_need_a_number_and_a_rendezvous(monkeypatch):
     assert MachineSettings().nodes == ALONE
     monkeypatch.setenv("GRISTMILL_TRAINING_NODES", "2")
