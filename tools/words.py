@@ -93,7 +93,7 @@ def cells(text: str) -> list[str]:
 def occurrences(sentences: Iterable[str]) -> tuple[int, Counter[str]]:
     """(words, occurrences of each dialect word)."""
     text = "\n".join(sentences)
-    spoken = re.sub(r"`[^`]*`", "`code`", text).lower()
+    spoken = re.sub(r"`[^`\n]*`", "`code`", text).lower()
     counts = {word: len(re.findall(rf"\b(?:{FORMS.get(word, word)})\b", spoken)) for word in DIALECT}
     return len(_WORD.findall(text)), Counter(counts)
 
