@@ -240,9 +240,11 @@ def _count(count: "Count") -> str:
     return f"{count.times:,} time{times} in {count.documents:,} document{documents}"
 
 
-def phrase(result: "PhraseMatches") -> Iterator[Text]:
-    """Yield the number of matches, the rules that dropped documents with matches, then some documents."""
-    yield Text(f"kept: {_count(result.kept)}; dropped: {_count(result.dropped)}")
+def phrase(result: "PhraseMatches", dropped: bool = True) -> Iterator[Text]:
+    """Yield the number of matches, the rules that dropped documents with matches, then some documents. `dropped`:
+    whether dropped documents were searched."""
+    of_dropped = f"dropped: {_count(result.dropped)}" if dropped else "dropped documents were not searched"
+    yield Text(f"kept: {_count(result.kept)}; {of_dropped}")
     if result.rules:
         yield Text("dropped by " + listed(result.rules))
     for document in result.documents:

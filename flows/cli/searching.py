@@ -83,7 +83,7 @@ def find(
         result = expressions.find_expression(recipe_to_run(name, None), phrase, n)
     else:
         result = phrases.find(opened_index(name), phrase, n, dropped)
-    print_result(result, render.phrase(result), as_json)
+    print_result(result, render.phrase(result, dropped and not regex), as_json)
 
 
 def trace(

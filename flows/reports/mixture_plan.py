@@ -74,7 +74,9 @@ def plan_mixture(
     report = finished(recipe, settings)
     if report.data is None:
         name = report.recipe.name
-        raise NotFinishedError(f"the tokens of {name} do not exist: run `gristmill run {name} --tokens-only` first")
+        raise NotFinishedError(
+            f"the tokens of {name} do not exist: run `gristmill run RECIPE --tokens-only` with it first"
+        )
     given = Mixture.model_validate(by_name(mixture)) if mixture else report.recipe.training_mixture()
     budget = budget or report.recipe.training.token_budget(report.recipe.model.seq_len)
     ours = report.recipe.training_mixture()
