@@ -62,8 +62,8 @@ def init(
     out: Annotated[Path, typer.Option(metavar="FILE", help="recipe to write; must not exist")] = Path("recipe.yaml"),
     name: Annotated[str, typer.Option(help="name of the recipe; default: name of the first source")] = "",
 ) -> None:
-    """Detects format, columns and languages, tries the steps on up to 200 documents of each source, and prints ten
-    documents that the recipe would drop. The name of a shipped recipe writes that recipe with its comments.
+    """Tries the steps on up to 200 documents of each source, and prints ten that are
+    dropped. The name of a shipped recipe writes a copy of it.
 
     Guide: docs/guides/sources.md
 

@@ -122,7 +122,7 @@ def test_the_image_installs_extras_that_there_are():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     names = re.search(r"ARG EXTRAS=(\S+)", (DOCKER / "Dockerfile").read_text())[1].split(",")
     assert {*names} == {*project["optional-dependencies"]} - {
-        *("all", "bench", "blocks", "dev", "fp8", "kubernetes", "slurm")
+        *("all", "bench", "blocks", "dev", "docs", "fp8", "slurm")
     }
 
 

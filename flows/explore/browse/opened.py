@@ -101,7 +101,7 @@ class Opened:
     @cached_property
     def index(self) -> PhraseIndex | None:
         """The index of its texts; None where it was not made."""
-        return None if self.recipe.mixture is None else opened(self.recipe, self.settings)
+        return opened(self.recipe, self.settings)
 
     @cached_property
     def words(self) -> WordIndex | None:

@@ -263,7 +263,7 @@ def test_a_sliders_counts_are_those_of_whatif(server, opened, setting, value):
     section = html.fromstring(page(server, "replay", step=key(opened), setting=setting, value=value)).get_element_by_id(
         "replay"
     )
-    assert section.get("data-moved") == f"{found['enter']:,} enter, {found['leave']:,} leave"
+    assert section.get("data-moved") == f"{found['enter']:,} added, {found['leave']:,} dropped"
 
 
 def test_a_setting_is_known_by_the_rule_that_it_moves():
@@ -350,7 +350,7 @@ def test_further_shards_are_read_by_a_link(opened, server, monkeypatch, of):
     asked, ends = {"where": "characters > 0"} | of, []
     for _ in range(3):
         shown = html.fromstring(page(server, "documents", **asked))
-        [further] = shown.xpath("//a[text()='read further shards']/@href") or [""]
+        [further] = shown.xpath("//a[text()='read more shards']/@href") or [""]
         ends.append(further.rpartition("from=")[2].partition("&")[0])
         asked |= {"from": ends[-1]}
     assert ends == ["1", "2", ""]
@@ -469,5 +469,5 @@ def test_what_was_taken_down_is_on_no_page(opened, tmp_path):
     for mark in marks:
         assert len(mark) == 6 and not any(mark in page for page in written)
     for name in (*gone, dropped.dropped.row["id"]):
-        with pytest.raises(LookupError, match="taken down"):
+        with pytest.raises(LookupError, match="Taken down"):
             pages.find({"id": name})

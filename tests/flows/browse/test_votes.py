@@ -142,7 +142,7 @@ def test_what_was_taken_down_has_no_vote(opened, tmp_path):
     for _ in curate(context(opened.settings.home), load(str(recipe))):
         pass
     later = open_recipe(str(recipe), opened.settings)
-    with pytest.raises(LookupError, match="taken down"):
+    with pytest.raises(LookupError, match="Taken down"):
         Pages(later).vote({name: str(value) for name, value in given.items()} | {"vote": "keep"})
 
 

@@ -128,7 +128,7 @@ def test_phrases_are_counted_as_by_reading_everything(index):
             assert text.index(phrase) == text.index(document.before + phrase) + len(document.before)
             assert document.record["url"].startswith("https://site")
     assert find(index, "A phrase", 0).documents == ()
-    with pytest.raises(ValueError, match="empty phrase"):
+    with pytest.raises(ValueError, match="the phrase is empty"):
         find(index, "", 1)
 
 
@@ -311,11 +311,11 @@ def test_the_local_page_finds_phrases(searched, home, index, tmp_path):
     path.write_text(json.dumps(searched))
     pages = Pages(open_recipe(str(path), MachineSettings(home=str(home))))
     found = pages.phrase({"phrase": "for shard 2 alone"})
-    assert "1 document that" in found and "<mark>for shard 2 alone</mark>" in found
+    assert "1 document of the training data" in found and "<mark>for shard 2 alone</mark>" in found
     [link] = re.findall(r'<h3><a href="(document[^"]+)">', found)
     assert link.startswith("document?shard=2&amp;id=")
     evil = pages.phrase({"phrase": "<script>alert(1)</script>"})
-    assert "<script>alert" not in evil and "0 documents that" in evil
+    assert "<script>alert" not in evil and "0 documents of the training data" in evil
     later = tmp_path / "other.yaml"
     later.write_text(json.dumps({**searched, "mixture": {"weights": {"web": 1}, "heldout_fraction": 0.2}}))
     assert "has no index" in Pages(open_recipe(str(later), MachineSettings(home=str(home)))).phrase({"phrase": "a"})
