@@ -248,7 +248,11 @@ ENDINGS = {
     "reader exits": ("reader", "sys.exit()", "reader bad_reader:lines ({line}, SystemExit): it ends the program"),
     "reader waits": ("reader", "time.sleep(600)", "reader bad_reader:lines ({line}, lines) has not returned after"),
     "filter cannot learn": ("train", "1 / 0", "filter bad_filter ({line}, ZeroDivisionError): division by zero"),
-    "filter has no model": ("train", 'return {"files": ["m"]}', "filter bad_filter ({definition}) names m in `files`"),
+    "filter has no model": (
+        "train",
+        'return {"files": ["m"]}',
+        "filter bad_filter ({definition}) has m in `files`, but did not write it",
+    ),
     "filter turns ids": ("score", "ids = ids[::-1]", "filter bad_filter ({definition}) writes other ids than the"),
     "filter loses rows": ("score", "ids = ids[1:]", "filter bad_filter ({definition}) writes 4 rows for 5 documents"),
     "filter without bound": (

@@ -140,5 +140,5 @@ def test_tokens_of_documents_that_are_cut_lead_back_to_their_files(tmp_path, arc
 
 
 def test_a_rule_set_without_its_signals_is_refused():
-    with pytest.raises(RecipeError, match=r"`stack_v2` reads code_language.*put `code_language` before it"):
+    with pytest.raises(RecipeError, match=r"`stack_v2` reads code_language.*add `code_language` before it"):
         load({"name": "x", "sources": [{"name": "c", "code": ["*"]}], "steps": STEPS[2:]})

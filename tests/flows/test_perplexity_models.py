@@ -173,7 +173,7 @@ def test_a_model_is_trained_on_the_documents_that_a_recipe_keeps(folder, tmp_pat
     ]
     assert 0 < len(seen) < len(all_texts) and sorted(found) == sorted(seen)
     for wrong, options in (
-        ("no source of models is called wob", ["--recipe", str(path), "--source", "wob"]),
+        ("models has no source wob; its sources are web", ["--recipe", str(path), "--source", "wob"]),
         ("the texts need one of", []),
     ):
         with pytest.raises(ValueError, match=wrong):

@@ -64,7 +64,7 @@ def test_labelled_files_of_any_form_give_the_same_classifier(tmp_path):
     "line,why",
     [
         ('{"body": "a mill"}', "row 1, has no verdict; set its key with --label-column"),
-        ('{"verdict": "fine"}', "body is missing, there are verdict; mend it"),
+        ('{"verdict": "fine"}', "body is missing, there are verdict; fix it"),
         ('{"body": "a mill", "verdict": "fine"}', "needs at least two labels, .*: add documents"),
     ],
 )
@@ -91,7 +91,7 @@ def test_what_is_wrong_with_a_classifier_is_said_before_a_run(tmp_path):
     description = tmp_path / "m.bin.json"
     told = description.read_bytes()
     description.write_bytes(told.replace(b'"digest": "', b'"digest": "0'))
-    assert "is not the file that" in wrong()[0]
+    assert f"{path} does not match {description}; copy both again" in wrong()[0]
     description.write_text("{}")
     assert "is not a description of" in wrong()[0]
     description.unlink()

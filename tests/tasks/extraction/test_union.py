@@ -108,7 +108,7 @@ def test_a_page_that_no_engine_reads_has_the_first_ones_reason():
 
 @pytest.mark.parametrize(
     ("engines", "said"),
-    [(["blocks"], "at least 2"), (["blocks", "blocks"], "names blocks twice"), (["blocks", "union"], "is 'union'")],
+    [(["blocks"], "at least 2"), (["blocks", "blocks"], "has blocks twice"), (["blocks", "union"], "is 'union'")],
 )
 def test_engines_that_cannot_be_united(engines, said):
     with pytest.raises(ValueError, match=said):

@@ -115,7 +115,7 @@ def test_a_pinned_step_is_bound_to_the_content_of_its_lists(write):
 def test_lists_that_cannot_be(write, tmp_path):
     with pytest.raises(ListError, match="does not exist"):
         BadWords(lists={"any": str(tmp_path / "none")}).pinned()
-    with pytest.raises(ListError, match="no entry"):
+    with pytest.raises(ListError, match="has no entries"):
         hits(BadWords(lists={"any": write("empty", "sm")}), ["a"])
     with pytest.raises(ValidationError):
         BadWords(lists={})

@@ -32,27 +32,38 @@ def test_a_tokenizer_is_tried_with_its_names_and_what_its_normalizer_changes():
 
 
 @pytest.mark.parametrize(
-    "parts, message",
+    "parts, message, remedy",
     [
-        ({"normalizer": {"type": "Sequence", "normalizers": [DOUBLING] * 40}}, "cannot be used on a short text: "),
-        ({"normalizer": {"type": "Sequence", "normalizers": [DOUBLING] * 7}}, "more than 64 tokens of a letter"),
+        (
+            {"normalizer": {"type": "Sequence", "normalizers": [DOUBLING] * 40}},
+            "cannot be used on a short text: ",
+            "give another tokenizer",
+        ),
+        (
+            {"normalizer": {"type": "Sequence", "normalizers": [DOUBLING] * 7}},
+            "more than 64 tokens per letter",
+            "use another tokenizer",
+        ),
         (
             {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [ASTRAY, BYTES]}},
             "cannot be used on",
+            "give another tokenizer",
         ),
         (
             {"model": {"type": "BPE", "vocab": {"a": 2**32 - 1}, "merges": []}},
-            "has a token with the id 4,294,967,295; give",
+            "has a token with the id 4,294,967,295; use",
+            "use a tokenizer with ids below 16,777,216",
         ),
         (
             {"model": {"type": "BPE", "vocab": {}, "merges": [["x", "y"]]}},
             "is not a valid tokenizer.json of Hugging",
+            "give another one",
         ),
     ],
 )
-def test_a_tokenizer_that_goes_astray_is_one_sentence(monkeypatch, parts, message):
+def test_a_tokenizer_that_goes_astray_is_one_sentence(monkeypatch, parts, message, remedy):
     monkeypatch.setattr(trial, "SECONDS", 3)
     with pytest.raises(ValueError, match=message) as error:
         tried(content(**parts), "given.json", None)
-    assert f"{error.value}".startswith("given.json ") and "; give " in f"{error.value}"
+    assert f"{error.value}".startswith("given.json ") and f"; {remedy}" in f"{error.value}"
     assert "\n" not in f"{error.value}"

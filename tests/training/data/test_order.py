@@ -119,7 +119,7 @@ def test_the_seed_changes_the_order(corpus, order):
 def test_more_epochs_than_the_cap_are_refused(order):
     fits = int(4 * min(w / s.share for w, s in zip(order.windows, order.sources, strict=True)) / 7)
     order.check_epochs(fits)
-    with pytest.raises(ValueError, match="cap is 4.0 epochs"):
+    with pytest.raises(ValueError, match="but its limit is 4.0 epochs"):
         order.check_epochs(fits + 20)
 
 
