@@ -61,7 +61,9 @@ def ablate(
     if plan:
         _print_plan(base, options, other)
     elif named := [flag for flag, value in (("--device", other.device), ("--price", other.price)) if value]:
-        raise ValueError(f"{' and '.join(named)} need --plan, because models are trained on this machine. Add --plan")
+        raise ValueError(
+            f"{' and '.join(named)} need{'s' * (len(named) == 1)} --plan, because models are trained on this machine. Add --plan"
+        )
     else:
         compare(base, options, as_json)
 

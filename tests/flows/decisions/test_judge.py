@@ -108,6 +108,6 @@ def test_the_command_ends_before_any_work_and_its_plan_says_why(tmp_path, monkey
     )
     assert shown.exit_code == 0 and "no evaluation set" not in shown.output
     refused = CliRunner().invoke(app, ["decide", "ablate", str(recipe), "--raw", "--judge", "web", "--price", "2"])
-    assert "--price need --plan, because models are trained on this machine" in str(refused.exception)
+    assert "--price needs --plan, because models are trained on this machine" in str(refused.exception)
     refused = CliRunner().invoke(app, ["decide", "ablate", str(recipe), "--raw", "--plan", "--devices", "8"])
     assert "--devices 8 needs --device. Add the name of the GPU" in str(refused.exception)
