@@ -108,7 +108,7 @@ class Command:
         assert self.end() == 128 + number, self.log.read_text()
         _, *lines, last = self.log.read_text().splitlines()
         assert last.startswith("gristmill: stopped"), lines
-        once = ("prefect: making its database", "kernels: compiling")
+        once = ("prefect: creating the database", "kernels: compiling")
         told = (" INFO    ", "web is read ")
         # older releases of click end the line that a Ctrl-C interrupts
         lines = [line for line in lines if line]

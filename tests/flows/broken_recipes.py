@@ -75,7 +75,7 @@ BROKEN = (
         "4",
     ),
     Broken("a key of old", "bands: 16", "survivor: longest", "steps.minhash", "survivor", "`keep`", "15"),
-    Broken("a recipe has no name", "name: trial\n", "", "name", "missing", "give it", "1"),
+    Broken("a recipe has no name", "name: trial\n", "", "name", "missing", "add it", "1"),
     Broken(
         "a filter has no reference",
         "    reference: [books]\n",
@@ -108,7 +108,7 @@ BROKEN = (
         "min_words: 9\n    max_words: 5",
         "steps.gopher_quality",
         "9",
-        "exchange",
+        "swap or change them",
         "13",
     ),
     Broken("a share of two", "min_words: 50", "min_alpha_words: 2", "steps.gopher_quality", "2", "from 0 to 1", "13"),

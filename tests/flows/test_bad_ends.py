@@ -34,20 +34,24 @@ FILES = {
 }
 # a file in place of the sources, and what the sentence says
 UNREADABLE = [
-    ("prose.warc", "under `warc` that have a WARC, ARC or WET record"),
-    ("image.warc", "under `warc` that have a WARC, ARC or WET record"),
+    ("prose.warc", "use files with a WARC, ARC or WET record under `warc`"),
+    ("image.warc", "use files with a WARC, ARC or WET record under `warc`"),
     ("empty.warc", "is empty: use files with .* under `warc`"),
     ("empty.jsonl", "is empty: use files with .* under `jsonl`"),
     ("packed.jsonl", "is empty: use files with .* under `jsonl`"),
-    ("empty.parquet", "under `parquet` that have a row with a text in `text`"),
-    ("broken.parquet", "under `parquet` that have a row with a text in `text`"),
-    ("prose.jsonl", "under `jsonl` that have a JSON object with a text in `text`"),
+    ("empty.parquet", r"use files with a row with a text in `text` \(text_column\) under `parquet`"),
+    ("broken.parquet", r"use files with a row with a text in `text` \(text_column\) under `parquet`"),
+    ("prose.jsonl", r"use files with a JSON object with a text in `text` \(text_column\) under `jsonl`"),
     ("key.jsonl", r"\(no_text\): use files with .* `text` \(text_column\).* under `jsonl`"),
 ]
 HELD_OUT = ["documents", "heldout", "heldout_documents"]
 # what is changed in a recipe that runs, the stages that are made before its end, and what the sentence says
 ENDS = [
-    ({"steps": [STRICT, "minhash"]}, ["documents", "rules"], "`gopher_quality`: of 40 documents the rule words .* 40"),
+    (
+        {"steps": [STRICT, "minhash"]},
+        ["documents", "rules"],
+        "`gopher_quality`: of 40 documents, the rule words dropped 40",
+    ),
     ({"sources": "empty.text"}, ["documents"], "source other gives no documents: .*empty_text dropped 1"),
     (
         {"tokenizer": {"vocab_size": 30000}},
@@ -59,7 +63,7 @@ ENDS = [
         ["documents"],
         r"none of 40 documents is held out, with a fraction of 1e-09 per source: raise mixture.heldout_f",
     ),
-    ({"heldout": 0.999999}, HELD_OUT, "names web, .* lower mixture.heldout_fraction"),
+    ({"heldout": 0.999999}, HELD_OUT, "has web, but no documents of it .* lower mixture.heldout_fraction"),
     (
         {"steps": [SHORT, QUALITY]},
         ["documents", "rules"],

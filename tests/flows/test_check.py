@@ -103,10 +103,10 @@ def test_a_wrong_value_in_a_step_or_a_source_has_one_line(folder, machine):
         (
             b'[{"text": "a"}, {"text": "b"}]',
             "jsonl: [odd]",
-            "is one JSON array, not one object per line.*jq -c '.\\[\\]'",
+            "is one JSON array, not an object a line.*jq -c '.\\[\\]'",
         ),
         (b'[\n {"text": "a"},\n {"text": "b"}\n]\n', "jsonl: [odd]", "is one JSON array"),
-        (b'{\n "text": "a"\n}\n', "jsonl: [odd]", "its JSON objects span several lines.*jq -c"),
+        (b'{\n "text": "a"\n}\n', "jsonl: [odd]", "its JSON objects go over several lines, and not one a line.*jq -c"),
         (b'{"body": "a", "id": 1}\n', "jsonl: [odd]", "text is missing, there are body, id"),
         (b"a word " * 2_000_000, "text: [odd]", "more than 10000000 bytes .*larger `max_bytes` than 10,000,000"),
         (b"no archive", "warc: [odd]", "10 bytes that begin no record.*a WARC, ARC or WET record"),

@@ -14,7 +14,7 @@ from tests.corpora import planted_stage
 
 
 def recipe(folder, *by, columns=("topic", "doc-type"), **mixture) -> dict:
-    (folder / "a.jsonl").write_text('{"text": "A page.", "topic": "law", "doc-type": "x"}')
+    (folder / "a.jsonl").write_text('{"text": "A page.", "url": "https://a.example/", "topic": "law", "doc-type": "x"}')
     source = {"name": "web", "jsonl": [f"{folder}/a.jsonl"], "url_column": "url", "columns": {n: n for n in columns}}
     steps = [{"step": "extract"}, {"step": "language"}, {"step": "gopher_quality"}]
     mixture = {"by": [*by], "strategy": "proportional"} | mixture

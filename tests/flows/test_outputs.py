@@ -203,7 +203,7 @@ def test_a_command_prints_a_finished_run_without_prefect_and_makes_what_is_missi
         "next:",
         f"  gristmill browse {path}",
         f"  gristmill report {path}",
-        f"  gristmill export documents {path} --to listed-documents",
+        f"  gristmill run {path}",
     ]
 
 

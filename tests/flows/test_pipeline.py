@@ -316,7 +316,7 @@ def test_a_finished_run_is_verified_and_a_ledger_row_that_is_gone_is_found(undis
     [damage] = [damage for one in verify_stages(recipe, settings) for damage in one.damages]
     assert (damage.path, damage.trouble) == (str(path), "is not what was written")
     shown = CliRunner().invoke(app, ["home", "verify", "rules"], env={"GRISTMILL_HOME": str(runs.home("tampered"))})
-    assert shown.exit_code == 1 and "damaged; remove the stage's folder" in shown.stdout
+    assert shown.exit_code == 1 and "damaged. Delete the stage's folder" in shown.stdout
 
 
 def test_status_and_show_give_what_is_there(undisturbed):

@@ -73,4 +73,5 @@ def test_the_page_links_every_point_and_has_no_markup_of_a_document(opened):
 def test_without_vectors_the_page_says_why(tmp_path):
     lines = [json.dumps({"id": f"{n}", "url": "", "text": "some words of a text"}) for n in range(3)]
     other = finish(tmp_path, lines, "none", [])
-    assert "no step <code>embedding</code>" in Pages(other).map({})
+    shown = Pages(other).map({})
+    assert "requires the step <code>embedding</code>" in shown and "The recipe does not have it." in shown

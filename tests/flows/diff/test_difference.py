@@ -191,7 +191,7 @@ def test_stages_are_compared_by_their_labels_and_as_json(tmp_path, monkeypatch):
     settings = MachineSettings(home=str(tmp_path))
     assert diff(*labels, settings) == gristmill.diff(*labels)
     assert found == json.loads(to_json({"empty": False} | vars(gristmill.diff(*labels))))
-    with pytest.raises(LookupError, match="is not a finished stage"):
+    with pytest.raises(LookupError, match="has no finished stage rules-0123456789abcdef"):
         side_of("rules-0123456789abcdef", settings)
 
 

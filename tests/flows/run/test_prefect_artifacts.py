@@ -32,5 +32,6 @@ def test_figures_of_a_model_have_names():
     result = dict.fromkeys((*names, "heldout/loss", "heldout/bits_per_byte"), 1.5) | {"sample": "text"}
     mixture = [MixedSource("web", 0.7, 1.04)]
     figures = training_figures(SimpleNamespace(result=result, mixture=mixture, training_losses=[8.0, 6.0, 5.0]))
-    assert figures["share of web"] == 0.7 and figures["epochs of web"] == 1.04 and "sample" not in figures
+    assert figures["share of web in training tokens"] == 0.7 and figures["epochs of web in training"] == 1.04
+    assert "sample" not in figures
     assert (figures["first training loss"], figures["last training loss"]) == (8.0, 5.0)

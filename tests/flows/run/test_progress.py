@@ -259,6 +259,8 @@ def test_a_notebook_has_bars_where_it_has_widgets(tmp_path, monkeypatch, has_wid
     (tmp_path / "IPython/display.py").write_text(DISPLAY)
     if has_widgets:
         (tmp_path / "ipywidgets.py").write_text(WIDGETS)
+    for name in ("IPython", "IPython.display", "ipywidgets"):  # other tests may have imported the real ones
+        monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(builtins, "get_ipython", ZMQInteractiveShell, raising=False)
     handler = RichHandler(console=Console(file=io.StringIO(), force_jupyter=False))

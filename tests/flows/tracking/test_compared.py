@@ -65,7 +65,7 @@ def test_a_run_is_called_after_steps_and_sources_that_it_has_or_lacks():
     steps = [step["step"] for step in values["steps"]]
     one, other = (steps.index(name) for name in ("gopher_repetition", "gopher_quality"))
     values["steps"][one], values["steps"][other] = values["steps"][other], values["steps"][one]
-    assert run_name(load(values), base.model_dump(mode="json")) == "demo · steps in another order"
+    assert run_name(load(values), base.model_dump(mode="json")) == "demo · steps in a different order"
 
 
 @pytest.fixture(scope="module")
