@@ -61,9 +61,8 @@ def ablate(
     if plan:
         _print_plan(base, options, other)
     elif named := [flag for flag, value in (("--device", other.device), ("--price", other.price)) if value]:
-        raise ValueError(
-            f"{' and '.join(named)} need{'s' * (len(named) == 1)} --plan, because models are trained on this machine. Add --plan"
-        )
+        flags, need = " and ".join(named), "needs" if len(named) == 1 else "need"
+        raise ValueError(f"{flags} {need} --plan, because models are trained on this machine. Add --plan")
     else:
         compare(base, options, as_json)
 
