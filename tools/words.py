@@ -2,10 +2,10 @@
 
     python -m tools.words docs README.md
 
-Prints a row for each file and one for all: words, words per sentence, and each dialect word per 1,000 words that is
-used more than twice as often as in the peer that uses it most. Exit status 1 if a file has more than MAX_WORDS words
-per sentence in the mean, or a dialect word is above its limit over all files. No code, headings, addresses of links, or
-front matter counts; cells of tables count for dialect words only.
+Prints a row for each file and one for all: words, words per sentence, and the dialect words that occur; then each
+dialect word per 1,000 words, and its limit, which is twice the rate of the peer that uses it most. Exit status 1 if a
+file has more than MAX_WORDS words per sentence in the mean, or a dialect word is above its limit over all files. No
+code, headings, addresses of links, or front matter counts; cells of tables count for dialect words only.
 """
 
 import re
@@ -22,7 +22,7 @@ DIALECT: dict[str, float] = {
     "behind": 0.15,
     "alone": 0.43,
     "said": 0.07,
-    "stands": 0.00,
+    "stands": 0.07,
     "those of": 0.15,
     "anew": 0.00,
     "likewise": 0.02,

@@ -338,9 +338,8 @@ def _options(
 
 def _complete_recipe(incomplete: str) -> list[str]:
     """Names of shipped recipes and YAML files that begin with what a user has typed."""
-    names = sorted(path.stem for path in recipes.RECIPES.glob("*.yaml"))
     files = sorted(glob.glob(f"{glob.escape(incomplete)}*.yaml"))
-    return [*(name for name in names if name.startswith(incomplete)), *files]
+    return [*(name for name in recipes.shipped_names() if name.startswith(incomplete)), *files]
 
 
 # Options and arguments that several commands have.

@@ -18,7 +18,7 @@ from gristmill.flows.machine.wrong_values import listed
 from gristmill.flows.recipe import check as checking
 from gristmill.flows.recipe import reference
 from gristmill.flows.recipe.errors import MAX_FINDINGS
-from gristmill.flows.recipe.recipe import RECIPES, load
+from gristmill.flows.recipe.recipe import RECIPES, load, shipped_names
 from gristmill.flows.recipe.settings_file import edited
 from gristmill.storage.printable import printable
 from gristmill.tasks.engine.extras import require
@@ -62,8 +62,8 @@ def init(
     out: Annotated[Path, typer.Option(metavar="FILE", help="recipe to write; must not exist")] = Path("recipe.yaml"),
     name: Annotated[str, typer.Option(help="name of the recipe; default: name of the first source")] = "",
 ) -> None:
-    """Tries the steps on up to 200 documents of each source, and prints ten that are
-    dropped. The name of a shipped recipe writes a copy of it.
+    """Tries the steps on up to 200 documents per source and prints ten dropped ones.
+    The name of a shipped recipe copies it.
 
     Guide: docs/guides/sources.md
 
@@ -73,10 +73,10 @@ def init(
     """
     if out.exists():
         raise FileExistsError(f"{out} exists. Choose another file with --out, or delete {out}")
-    if len(paths) == 1 and (shipped := RECIPES / f"{paths[0]}.yaml").is_file() and not Path(paths[0]).exists():
+    if len(paths) == 1 and paths[0] in shipped_names() and not Path(paths[0]).exists():
         out.parent.mkdir(parents=True, exist_ok=True)
         with open(out, "x", encoding="utf-8") as copy:
-            copy.write(shipped.read_text(encoding="utf-8"))
+            copy.write((RECIPES / f"{paths[0]}.yaml").read_text(encoding="utf-8"))
         print_texts([f"wrote {out}, the shipped recipe {paths[0]}. Set its sources. Next:", _check_line(out)])
         return
 

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
 from gristmill.flows.recipe import settings_file
 from gristmill.flows.recipe.errors import Finding, RecipeError, findings_of
 from gristmill.flows.recipe.errors import Origin as RecipeOrigin
-from gristmill.flows.recipe.recipe import RECIPES, Recipe, load, read, validated
+from gristmill.flows.recipe.recipe import Recipe, load, read, shipped_names, validated
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.reading.formats.crawls import SNAPSHOT, Range
 from gristmill.tasks.reading.index import LISTING, newest_snapshot
@@ -21,7 +21,7 @@ NEWEST = "newest"
 if TYPE_CHECKING:
     Shipped = str  # a type checker cannot follow a type made of files
 else:
-    Shipped = Literal[tuple(sorted(path.stem for path in RECIPES.glob("*.yaml")))]
+    Shipped = Literal[tuple(shipped_names())]
 Part = Range | Literal["all"] | None
 
 

@@ -57,6 +57,13 @@ def by_name(value: Any) -> Any:
 
 
 RECIPES = Path(__file__).with_name("recipes")
+
+
+def shipped_names() -> list[str]:
+    """Names of the recipes that ship."""
+    return sorted(path.stem for path in RECIPES.glob("*.yaml"))
+
+
 _REMEDY = {
     "sources": "give each source a different name",
     "steps": "a recipe can have each step only once",

@@ -3,7 +3,7 @@ give. Where these differ from what made a stage, one line in the log names the d
 would make beyond them."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,7 @@ from gristmill.storage.printable import redact_url
 from gristmill.tasks.engine import make, remakes
 from gristmill.tasks.engine.make import NotFinishedError, StageResult
 from gristmill.tasks.engine.spec import StageSpec
+from gristmill.tasks.reading.sources import BY_KEY
 
 log = logging.getLogger(__name__)
 
@@ -38,9 +39,8 @@ def open_run(settings: MachineSettings, recipe: Recipe) -> tuple[RunContext, Rec
     """
     remakes.forget(settings.home)
     runs = [run for run in runs_of(settings.home, recipe.name) if run.flow in FLOWS]
-    changes = [{name for name, _, _ in _changes(run.recipe, recipe)} if run.recipe else set() for run in runs]
-    if runs and not changes[0] <= {"limit"}:
-        runs = [run for run, changed in zip(runs, changes, strict=True) if run.recipe and not changed] or runs
+    if runs and not is_same_but_limit(runs[0].recipe, recipe):
+        runs = [run for run in runs if run.recipe and not changes(run.recipe, recipe)] or runs
     read = recipe
     if runs and runs[0].recipe is not None:
         read = _recipe_of(runs[0], recipe)
@@ -54,7 +54,7 @@ def open_run(settings: MachineSettings, recipe: Recipe) -> tuple[RunContext, Rec
 def _recipe_of(run: RecordedRun, given: Recipe) -> Recipe:
     """The recipe of a run: the given one, if it is the same."""
     assert run.recipe is not None, "it was recorded"
-    found = _changes(run.recipe, given)
+    found = changes(run.recipe, given)
     if not found:
         return given
     if _is_elsewhere(run.recipe, given):
@@ -83,14 +83,34 @@ def _recipe_of(run: RecordedRun, given: Recipe) -> Recipe:
 
 
 def _is_elsewhere(recorded: Mapping[str, Any], given: Recipe) -> bool:
-    """Whether a recorded recipe has none of the sources of another one of its name."""
-    was, now = recorded["sources"], redacted(given.model_dump(mode="json"))["sources"]
+    """Whether a recorded recipe reads nothing that another one of its name reads, whatever the options of sources."""
+    was, now = (_read_by(sources) for sources in (recorded["sources"], given.model_dump(mode="json")["sources"]))
     return not any(not list(differences(one, other)) for one in was for other in now)
 
 
-def _changes(recorded: Mapping[str, Any], given: Recipe) -> list[tuple[str, Any, Any]]:
-    """Where a recipe differs from a recorded one, as `differences` gives it. The same files named from another folder
-    are none, nor is `export`, which changes no document."""
+def _read_by(sources: Iterable[Mapping[str, Any]]) -> list[Any]:
+    """What sources read: each file, pattern, list or snapshot."""
+    found = []
+    for source in sources:
+        key = next(key for key in BY_KEY if key in source)
+        read = redacted(source["files" if key == "reader" else key])  # `reader` names a function
+        found += read if isinstance(read, list) else [read]
+    return found
+
+
+def is_same_but_limit(recorded: Mapping[str, Any] | None, given: Recipe) -> bool:
+    """Whether a recipe is a recorded one, with another `limit` at most; so is one that was not recorded."""
+    return recorded is None or {name for name, _, _ in changes(recorded, given)} <= {"limit"}
+
+
+def changes(recorded: Mapping[str, Any], given: Recipe) -> list[tuple[str, Any, Any]]:
+    """Where a recipe differs from a recorded one, as `differences` gives it. None of these are changes: the same files
+    named from another folder, a key that came with a later release and has its default, and `export`, which changes no
+    document."""
+    try:
+        recorded = redacted(Recipe.model_validate(recorded).model_dump(mode="json"))
+    except ValidationError:
+        pass  # it cannot be read any more: what it has is compared unchanged
     now = redacted(given.model_dump(mode="json"))
     return [each for each in differences(recorded, now) if each[0].partition(".")[0] != "export"]
 
@@ -207,7 +227,9 @@ class WouldMake:
         """What is said of it, a line each."""
         if not self.certain:
             return [f"a run would make no stages: all {self.reused} are finished"]
-        lines = [f"a run would reuse {self.reused} stages and make at least {len(self.certain)}:"]
+        lines = [
+            f"a run would reuse {self.reused} stage{'s' * (self.reused != 1)} and make at least {len(self.certain)}:"
+        ]
         for one in self.certain:
             cost = "" if one.cpu_seconds is None else f" ({one.cpu_seconds:,.1f} CPU s the last time it was made)"
             lines.append(f"  {one.label}: {one.why}{cost}")

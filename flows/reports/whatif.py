@@ -186,8 +186,8 @@ class Replay:
         first, *later = self.behind
         after = f", and the steps after it see its result ({', '.join(later)})" if later else ""
         return [
-            f"Not replayed: {', '.join(self.behind)}. {first} looks at all documents together and could decide "
-            f"differently about any of them{after}. To see the results, run the changed recipe."
+            f"Not replayed: {', '.join(self.behind)}. The step {first} looks at all documents together and could "
+            f"decide differently about any of them{after}. To see the results, run the changed recipe."
         ]
 
     def shard(self, number: int) -> ShardReplay:

@@ -20,7 +20,7 @@ import orjson
 import yaml
 from mlflow.entities import Run, ViewType
 
-from gristmill.flows.recipe.recipe import RECIPES, Recipe, load
+from gristmill.flows.recipe.recipe import Recipe, load, shipped_names
 from gristmill.flows.run.tracking import flat
 from gristmill.flows.stages.heldout import Data
 from gristmill.storage.printable import redact_url, redact_urls
@@ -68,7 +68,7 @@ def comparable(data: Data) -> str:
 
 def base_of(recipe: Recipe, first: dict[str, Any] | None) -> dict[str, Any]:
     """The values of the base. `first`: the recipe of the experiment's first run, if there is one."""
-    if (RECIPES / f"{recipe.name}.yaml").is_file():
+    if recipe.name in shipped_names():
         return load(recipe.name).model_dump(mode="json")
     return recipe.model_dump(mode="json") if first is None else first
 

@@ -76,7 +76,7 @@ class UrlDedup(Exact):
     step: Literal["url_dedup"] = "url_dedup"
     keep: tuple[Criterion, ...] = Field(("newest",), description=KeepOrder.model_fields["keep"].description)
     canonical: Canonical | None = Field(
-        None, description="Form in which URLs are compared; null: that of the recipe's step `url`, or its default."
+        None, description="Form in which URLs are compared; null: as in the recipe's step `url`."
     )
     column: ClassVar = "url"
     rule: ClassVar = "url"

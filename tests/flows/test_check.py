@@ -133,6 +133,15 @@ def test_a_key_that_no_record_has_is_found_before_a_run(folder, machine, key):
         assert not lines(check(written(folder, recipe.format(key, right)), machine))
 
 
+def test_a_key_that_only_some_files_have_is_no_problem(folder, machine):
+    for name, row in (("a", '{"text": "a"}'), ("b", '{"text": "b"}'), ("c", '{"text": "c", "link": "u"}')):
+        (folder / f"odd-{name}").write_text(f"{row}\n")
+    recipe = "name: r\nsources:\n- {{name: web, jsonl: ['odd-*'], url_column: {}}}\nsteps:\n- {{step: content_dedup}}\n"
+    assert not lines(check(written(folder, recipe.format("link")), machine))
+    [line] = lines(check(written(folder, recipe.format("links")), machine))
+    assert "none of the first 3 records of" in line and "odd-a and 2 other files has; they have text, link" in line
+
+
 def test_a_check_says_which_dates_it_cannot_read(folder, machine):
     (folder / "odd").write_text('{"text": "a", "day": "01/02/2024"}\n{"text": "b", "day": 1704164645}\n')
     recipe = "name: r\nsources:\n- {name: web, jsonl: [odd], date_column: day}\nsteps:\n- {step: content_dedup}\n"

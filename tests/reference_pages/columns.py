@@ -11,7 +11,7 @@ from gristmill.storage import schema, token_shards
 from gristmill.tasks.documents.measure import field
 from gristmill.tasks.documents.step import Signal, Step
 from gristmill.tasks.extraction.extract import Extract
-from tests.reference_pages.markdown import code, fence, page, plainer, table
+from tests.reference_pages.markdown import code, fence, page, table
 
 LEDGER = {
     "id": "id of the dropped document",
@@ -86,7 +86,7 @@ def _signals() -> Iterator[tuple[str, ...]]:
             names.setdefault(signal.name, []).append(step)
             rows.setdefault(signal.name, signal)
     for name, signal in rows.items():
-        meaning = plainer(signal.description).removesuffix(".")
+        meaning = signal.description.removesuffix(".")
         steps = ", ".join(map(code, names[name]))
         unit = f" ({signal.unit})" if signal.unit else ""
         yield code(name), f"{field(signal).type}", steps, meaning + unit

@@ -23,17 +23,6 @@ def code(text: str) -> str:
     return f"`{text}`" if text else ""
 
 
-# Meanings of signals are in the keys of finished exports, so the code keeps them as they are.
-_PLAINER = {"that stands anywhere in": "that occurs anywhere in"}
-
-
-def plainer(meaning: str) -> str:
-    """The meaning of a signal as the pages word it."""
-    for old, new in _PLAINER.items():
-        meaning = meaning.replace(old, new)
-    return meaning
-
-
 def page(*parts: str) -> str:
     """Parts of a page, with the note that it is generated after its title."""
     title, *others = parts

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gristmill.flows.reports.rules import Book, Row, books
-from tests.reference_pages.markdown import code, fence, page, plainer, table
+from tests.reference_pages.markdown import code, fence, page, table
 
 FIXED = {"low": "at least", "high": "at most", "allowed": "must be", "excluded": "must not be"}
 
@@ -42,7 +42,7 @@ def _section(book: Book) -> Iterator[str]:
     signals = [row for row in book.rows if not row.rule]
     if signals:
         yield "Signals without a rule:" if rules or book.cuts else ""
-        rows = [(code(row.signal), row.unit, plainer(row.description) + _source(row, book)) for row in signals]
+        rows = [(code(row.signal), row.unit, row.description + _source(row, book)) for row in signals]
         yield table(("signal", "unit", "meaning"), rows)
     if not (book.cuts or book.rows):
         yield "The step decides by the expression of the recipe and has no rules of its own."
@@ -55,7 +55,7 @@ def _rule(row: Row, book: Book) -> tuple[str, str, str, str]:
     ]
     keys += [f"`{name}: {_value(value)}` (by language)" for name, value in row.groups]
     signal = f"`{row.signal}` ({row.unit})" if row.unit else code(row.signal)
-    return code(row.rule or ""), ", ".join(keys), signal, plainer(row.description) + _source(row, book)
+    return code(row.rule or ""), ", ".join(keys), signal, row.description + _source(row, book)
 
 
 def _source(row: Row, book: Book) -> str:

@@ -4,11 +4,14 @@ import re
 from typing import Any
 
 from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.recipe import argument_of, load
 from gristmill.flows.reports.diff.difference import Difference, between
 from gristmill.flows.reports.diff.sides import Side, side_of_corpus, side_of_stage
 from gristmill.flows.reports.finished import finished
+from gristmill.flows.reports.recorded import is_same_but_limit
 from gristmill.storage import files
 from gristmill.storage.home import Home
+from gristmill.tasks.engine.make import NotFinishedError
 
 _LABEL = re.compile(r"[a-z][a-z0-9_]*-[0-9a-f]{8,}")
 
@@ -39,5 +42,11 @@ def side_of(target: Any, settings: MachineSettings) -> Side:
 
 def _side_of_recipe(target: Any, settings: MachineSettings) -> Side:
     report = finished(target, settings)
+    given = load(target)
+    if not is_same_but_limit(report.recipe.model_dump(mode="json"), given):
+        raise NotFinishedError(
+            f"the recipe {given.name} has changed since its run, so there is nothing of it to compare: run `gristmill "
+            f"corpus {argument_of(target)}` with it, or name a stage of its run (`gristmill home status` lists them)"
+        )
     tokens = report.data.tokens if report.data else None
     return side_of_corpus(target if isinstance(target, str) else report.recipe.name, report.corpus, tokens)

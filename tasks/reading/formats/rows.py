@@ -2,7 +2,7 @@
 
 import codecs
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -40,6 +40,8 @@ else:
     tables = lazy_import("gristmill.tasks.reading.tables")
 
 LOOK_BYTES = 1 << 20  # of a record that is looked at before a run
+LOOK_ROWS = 64  # at the beginning of each of LOOK_FILES files, spread over those of a source
+LOOK_FILES = 8
 _CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 
 
@@ -80,22 +82,30 @@ class Lines(_Rows, Columned):
     def needs_extraction(self) -> bool:
         return False
 
-    def column_problems(self, path: str) -> Iterator[Problem]:
-        """A key of ids or URLs that no record at the beginning of the file has would be empty for every document."""
-        yield from super().column_problems(path)
+    def column_problems(self, paths: Sequence[str]) -> Iterator[Problem]:
+        """A key of ids or URLs that no record at the beginnings of the files has would be empty for every document."""
+        yield from super().column_problems(paths)
         keys = {key: name for key in ("id_column", "url_column") if (name := getattr(self, key)) is not None}
-        if not keys or not files.is_local(path):
-            return
-        every = Columns(self.text_column, every=True)
-        try:
-            first = islice(tables.records(path, self.file_format, every, LOOK_BYTES), own_columns.SAMPLED_ROWS)
-            rows = [record.own for record in first if record.own is not None]
-        except (OSError, ValueError):
-            return  # what reads the file says so
+        local = [path for path in paths if files.is_local(path)] if keys else []
+        looked_at = local[:: -(-len(local) // LOOK_FILES)] if local else []
+        rows = [row for path in looked_at for row in self._first_rows(path)]
         names = ", ".join([self.text_column, *dict.fromkeys(name for row in rows for name in row)])
+        more = f" and {len(looked_at) - 1} other files" if len(looked_at) > 1 else ""
         for key, name in keys.items():
             if rows and not any(is_in(row, name) for row in rows):
-                yield (key,), f"is {name}, which none of the first {len(rows)} records of {path} has; they have {names}"
+                yield (
+                    (key,),
+                    f"is {name}, which none of the first {len(rows)} records of {looked_at[0]}{more} has; "
+                    f"they have {names}",
+                )
+
+    def _first_rows(self, path: str) -> list[Mapping[str, Any]]:
+        every = Columns(self.text_column, every=True)
+        try:
+            first = islice(tables.records(path, self.file_format, every, LOOK_BYTES), LOOK_ROWS)
+            return [record.own for record in first if record.own is not None]
+        except (OSError, ValueError):
+            return []  # what reads the file says so
 
     @classmethod
     def recognize(cls, beginning: Beginning) -> Look | None:

@@ -296,7 +296,7 @@ class Files(SourceSettings):
             except ValueError as error:
                 problems.append(((key,), str(error)))
         if sizes and not problems:
-            problems += self.column_problems(next(iter(sizes)))
+            problems += self.column_problems([*sizes])
         if sizes and all(size == 0 for size in sizes.values()):
             patterns = ", ".join(self.paths)
             problems.append(((key,), f"is {patterns}, but every file is empty; give files with documents"))
@@ -315,8 +315,8 @@ class Files(SourceSettings):
         """Bytes of a file as it is stored; None if a server does not tell."""
         return files.info(path)["size"]
 
-    def column_problems(self, path: str) -> Iterator[Problem]:
-        """Problems with the columns of a file that documents carry."""
+    def column_problems(self, paths: Sequence[str]) -> Iterator[Problem]:
+        """Problems with the columns that its files have, from the beginnings of a few of them."""
         yield from ()
 
 
@@ -347,13 +347,13 @@ class Columned(Carrying):
     def read_columns(self) -> Columns:
         return columns_of(self.columns, self.text_column, self.url_column, self.id_column, self.date_column)
 
-    def column_problems(self, path: str) -> Iterator[Problem]:
-        if self.columns != "*" or not files.is_local(path):
+    def column_problems(self, paths: Sequence[str]) -> Iterator[Problem]:
+        if self.columns != "*" or not files.is_local(paths[0]):
             return
         try:
-            own_columns.check_every(self.name, self.column_names(path, self.read_columns))
+            own_columns.check_every(self.name, self.column_names(paths[0], self.read_columns))
         except (OSError, EOFError, ValueError) as error:
-            yield ("columns",), error_sentence(error, path)
+            yield ("columns",), error_sentence(error, paths[0])
 
 
 def inspect_listed(

@@ -15,13 +15,14 @@ from gristmill.flows.machine.context import RunContext
 from gristmill.flows.machine.runs import RunRecorder, all_runs, forget, runs_of
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
+from gristmill.flows.reports.diff.targets import diff
 from gristmill.flows.reports.finished import finished
-from gristmill.flows.reports.recorded import _changes
+from gristmill.flows.reports.recorded import changes
 from gristmill.flows.run import garbage
 from gristmill.flows.stages.tokens import corpus_tokenizer, tokens
 from gristmill.storage import layout
 from gristmill.storage.home import verify
-from gristmill.tasks.engine.make import StageResult, restore
+from gristmill.tasks.engine.make import NotFinishedError, StageResult, restore
 from gristmill.tasks.tokens.mixture import Mixture
 from gristmill.tasks.tokens.tokenizer import Tokenizer
 from tests.corpora import build_in
@@ -39,7 +40,7 @@ class Home:
         (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
         (folder / "gone.txt").write_text("https://a.example/1\n")
 
-    def recipe(self, characters: int, takedown: bool = False):
+    def recipe(self, characters: int, takedown: bool = False, limit: int | None = None):
         source = {"name": "web", "jsonl": [str(self.folder / "rows.jsonl")], "url_column": "url"}
         steps = [
             {"step": "extract"},
@@ -47,11 +48,11 @@ class Home:
             {"step": "content_dedup"},
         ]
         lists = {"takedowns": [str(self.folder / "gone.txt")]} if takedown else {}
-        return load({"name": "small", "sources": [source], "steps": steps, **lists})
+        return load({"name": "small", "sources": [source], "steps": steps, "limit": limit, **lists})
 
-    def run(self, characters: int, flow: str, takedown: bool = False) -> dict[str, str]:
+    def run(self, characters: int, flow: str, takedown: bool = False, limit: int | None = None) -> dict[str, str]:
         """Run the corpus, or the tokens, too; the contents of its stages by label. Restores what was collected."""
-        recipe = self.recipe(characters, takedown)
+        recipe = self.recipe(characters, takedown, limit)
         recorder = RunRecorder(self.home, recipe.name, flow=flow, recipe=recipe.model_dump(mode="json"))
         inner = build_in(self.home)
         made: list[StageResult] = []
@@ -183,8 +184,57 @@ def test_an_export_is_no_change_of_a_recipe(tmp_path):
     [run] = runs_of(home.home, "small")
     assert run.recipe is not None
     exported = run.recipe | {"export": {"to": "documents", "format": "jsonl"}}
-    assert not _changes(exported, home.recipe(30))
-    assert _changes(exported | {"seed": 2}, home.recipe(30)) == [("seed", 2, 1)]
+    assert not changes(exported, home.recipe(30))
+    assert changes(exported | {"seed": 2}, home.recipe(30)) == [("seed", 2, 1)]
+
+
+def test_a_key_that_came_with_a_later_release_is_no_change_of_a_recipe(tmp_path):
+    home = Home(tmp_path)
+    home.run(30, "corpus")
+    [run] = runs_of(home.home, "small")
+    assert run.recipe is not None
+    before = {name: value for name, value in run.recipe.items() if name not in ("seed", "limit")}
+    before["steps"] = [
+        {name: value for name, value in step.items() if name != "keep_order"} for step in before["steps"]
+    ]
+    assert not changes(before, home.recipe(30))
+    assert [name for name, *_ in changes(before, home.recipe(30).model_copy(update={"seed": 7}))] == ["seed"]
+
+
+def test_a_run_on_other_sources_is_not_read(tmp_path, caplog):
+    home, settings_ = Home(tmp_path), MachineSettings(home=str(tmp_path / "home"))
+    home.run(30, "corpus")
+    caplog.clear()
+    recipe = home.recipe(30)
+    [web] = recipe.sources
+    other = recipe.model_copy(update={"sources": (web.model_copy(update={"jsonl": ("/another/crawl.jsonl",)}),)})
+    with pytest.raises(NotFinishedError, match="the newest run of that name reads others"):
+        finished(other, settings_)
+    both = recipe.model_copy(update={"sources": (*other.sources, *recipe.sources)})
+    options = recipe.model_copy(update={"sources": (web.model_copy(update={"url_column": None}),)})
+    for changed in (both, options):
+        assert finished(changed, settings_).corpus.rows
+    assert len(caplog.messages) == 2 and "sources[0].url_column was url, is None" in caplog.messages[-1]
+
+
+def test_the_newest_run_is_read_if_it_differs_only_in_its_limit(tmp_path, caplog):
+    home, settings_ = Home(tmp_path), MachineSettings(home=str(tmp_path / "home"))
+    home.run(30, "corpus")
+    rows = finished(home.recipe(30), settings_).corpus.rows
+    home.run(30, "corpus", limit=20)
+    caplog.clear()
+    assert 0 < finished(home.recipe(30), settings_).corpus.rows < rows
+    assert "limit was 20, is None" in caplog.messages[0]
+
+
+def test_a_recipe_that_was_never_run_is_not_compared_by_the_run_of_another(tmp_path):
+    home, settings_ = Home(tmp_path), MachineSettings(home=str(tmp_path / "home"))
+    home.run(30, "corpus")
+    assert diff(home.recipe(30), home.recipe(30), settings_).empty
+    with pytest.raises(NotFinishedError, match="the recipe small has changed since its run"):
+        diff(home.recipe(30), home.recipe(40), settings_)
+    home.run(40, "corpus")
+    assert not diff(home.recipe(30), home.recipe(40), settings_).empty
 
 
 def test_readers_open_a_run_of_another_version_and_say_so(tmp_path, caplog, monkeypatch):

@@ -39,7 +39,7 @@ def test_what_is_saved_is_the_state_at_the_call(world, tmp_path):
 def test_a_save_that_fails_ends_the_run(world, tmp_path):
     (tmp_path / "step-00000001.tmp").touch()  # a file where the folder belongs
     state = {"model.w": torch.zeros(3)}
-    with pytest.raises(RuntimeError, match=r"step-00000001 could not be saved: .*run again, which") as failed:
+    with pytest.raises(RuntimeError, match=r"step-00000001 could not be saved: .*run again, which resumes") as failed:
         with Saver(tmp_path, {}, world, 60) as saver:
             saver.save(state, Progress(step=1))
     assert "\n" not in str(failed.value)
