@@ -135,7 +135,8 @@ def ensure_compiled() -> list[Path]:
         raise BuildError(NO_HEADERS.format(headers))
     targets = [COMPILED / name for name in FILES]
     digest = inputs_digest(compiler)
-    stamp = COMPILED / f".stamp{SUFFIX}"
+    # not named as a module: what reads the package, as the docs site does, would take it for one
+    stamp = COMPILED / f".stamp{SUFFIX}.txt"
     if not (is_current(stamp, digest) and all(path.is_file() for path in targets)):
         stamp.unlink(missing_ok=True)
         with tempfile.TemporaryDirectory(prefix="gristmill-compiled-") as folder:
