@@ -1,7 +1,11 @@
-"""A Llama-shaped decoder: RMSNorm before each sublayer of a block, rotary positions, SwiGLU, no biases.
+"""A decoder of one of two kinds of blocks, both with RMSNorm before each sublayer, rotary positions and no biases.
 
-Parameters carry the names of Hugging Face's LlamaForCausalLM, less its leading `model.`, and rotary pairs are
-laid out as there (first half with second half), so that an export only renames.
+- llama: SwiGLU and norms with gains, as Llama (arXiv 2302.13971), or with qk_norm Qwen3 (arXiv 2505.09388).
+- nanochat: squared ReLU (So et al. 2021, arXiv 2109.08668), norms without gains, of the embedding, queries and keys
+  too, as https://github.com/karpathy/nanochat in the form that `transformers` has.
+
+Parameters carry the names of Hugging Face's LlamaForCausalLM or NanoChatForCausalLM, less the leading `model.`, and
+rotary pairs are laid out and turned as there (first half with second half), so that an export only renames.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ from gristmill.training.config import ModelConfig
 from gristmill.training.loss import in_pieces, logits_of, loss_sums, token_losses, token_scores
 
 INIT_STD = 0.02
+INTO_STREAM = ("o_proj.weight", "down_proj.weight", "fc2.weight")  # matrices that write into the residual stream
 
 
 def rotary(length: int, head_dim: int, theta: float, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
@@ -92,6 +97,10 @@ def _flex(*tensors: torch.Tensor, **settings: Any) -> Any:
     return function(*tensors, **settings)
 
 
+def norm_of(config: ModelConfig, size: int) -> nn.RMSNorm:
+    return nn.RMSNorm(size, eps=config.norm_eps, elementwise_affine=config.norm_gains)
+
+
 class Attention(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -101,8 +110,8 @@ class Attention(nn.Module):
         self.k_proj = nn.Linear(config.dim, config.kv_head_count * config.head_dim, bias=False)
         self.v_proj = nn.Linear(config.dim, config.kv_head_count * config.head_dim, bias=False)
         self.o_proj = nn.Linear(config.heads * config.head_dim, config.dim, bias=False)
-        self.q_norm = nn.RMSNorm(config.head_dim, eps=config.norm_eps) if config.qk_norm else None
-        self.k_norm = nn.RMSNorm(config.head_dim, eps=config.norm_eps) if config.qk_norm else None
+        self.q_norm = norm_of(config, config.head_dim) if config.qk_norm else None
+        self.k_norm = norm_of(config, config.head_dim) if config.qk_norm else None
 
     def forward(
         self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, mask: torch.Tensor | BlockMask | None
@@ -124,7 +133,7 @@ class Attention(nn.Module):
         return rotate(q, cos, sin), rotate(k, cos, sin), v
 
 
-class MLP(nn.Module):
+class SwiGLU(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.gate_proj = nn.Linear(config.dim, config.ffn_dim, bias=False)
@@ -133,6 +142,16 @@ class MLP(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+
+
+class SquaredReLU(nn.Module):
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.fc1 = nn.Linear(config.dim, config.ffn_dim, bias=False)
+        self.fc2 = nn.Linear(config.ffn_dim, config.dim, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.fc2(F.relu(self.fc1(x)).square())
 
 
 # What `selective` keeps: the results of products and of attention, which cost the most to compute again.
@@ -157,10 +176,10 @@ class Block(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.recompute = "none"
-        self.input_layernorm = nn.RMSNorm(config.dim, eps=config.norm_eps)
+        self.input_layernorm = norm_of(config, config.dim)
         self.self_attn = Attention(config)
-        self.post_attention_layernorm = nn.RMSNorm(config.dim, eps=config.norm_eps)
-        self.mlp = MLP(config)
+        self.post_attention_layernorm = norm_of(config, config.dim)
+        self.mlp = SwiGLU(config) if config.block == "llama" else SquaredReLU(config)
 
     def forward(
         self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, mask: torch.Tensor | BlockMask | None
@@ -192,7 +211,7 @@ class Decoder(nn.Module):
         self.end_of_text = end_of_text
         self.embed_tokens = nn.Embedding(vocab_size, config.dim)
         self.layers = nn.ModuleList(Block(config) for _ in range(config.layers))
-        self.norm = nn.RMSNorm(config.dim, eps=config.norm_eps)
+        self.norm = norm_of(config, config.dim)
         self.lm_head = None if config.tie_embeddings else nn.Linear(config.dim, vocab_size, bias=False)
         # each as one function with the output projection, so that it can be compiled with it
         self.sums, self.each_loss, self.each_score = loss_sums, in_pieces(token_losses), in_pieces(token_scores)
@@ -224,13 +243,23 @@ class Decoder(nn.Module):
 
     def _hidden(self, tokens: torch.Tensor) -> torch.Tensor:
         """The last norm's output, (batch, length, dim)."""
-        cos, sin = rotary(tokens.shape[1], self.config.head_dim, self.config.rope_theta, tokens.device)
+        cos, sin = self.angles(tokens)
         # once for all layers
         mask = None if self.end_of_text is None else document_mask(tokens, self.end_of_text, self.make_blocks)
-        x = self.embed_tokens(tokens)
+        x = self.embedded(tokens)
         for layer in self.layers:
             x = layer(x, cos, sin, mask)
         return self.norm(x)
+
+    def angles(self, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Cosines and sines for `rotate`; nanochat turns the other way round."""
+        cos, sin = rotary(tokens.shape[1], self.config.head_dim, self.config.rope_theta, tokens.device)
+        return cos, sin if self.config.block == "llama" else -sin
+
+    def embedded(self, tokens: torch.Tensor) -> torch.Tensor:
+        """What the first block reads, (batch, length, dim)."""
+        x = self.embed_tokens(tokens)
+        return x if self.config.block == "llama" else self.norm(x)
 
 
 def initial(name: str, shape: torch.Size, config: ModelConfig, seed: int) -> torch.Tensor:
@@ -243,7 +272,7 @@ def initial(name: str, shape: torch.Size, config: ModelConfig, seed: int) -> tor
     if len(shape) == 1:
         return torch.ones(shape)
     std = INIT_STD
-    if name.endswith(("o_proj.weight", "down_proj.weight")):
+    if name.endswith(INTO_STREAM):
         std /= math.sqrt(2 * config.layers)
     key = hashlib.blake2b(f"{seed}\0{name}".encode(), digest_size=7).digest()
     generator = torch.Generator().manual_seed(int.from_bytes(key, "little"))
@@ -268,7 +297,7 @@ def flops_per_token(config: ModelConfig, vocab_size: int) -> int:
     per_layer = (
         2 * config.dim * attention  # q_proj, o_proj
         + 2 * config.dim * config.kv_head_count * config.head_dim
-        + 3 * config.dim * config.ffn_dim
+        + config.ffn_matrices * config.dim * config.ffn_dim
     )
     matrices = config.layers * per_layer + vocab_size * config.dim
     return 6 * matrices + 12 * config.layers * attention * config.seq_len

@@ -23,6 +23,7 @@ import math
 from typing import NamedTuple
 
 from gristmill.training.config import ModelConfig, TrainingConfig
+from gristmill.training.decoder import INTO_STREAM
 
 
 class Multipliers(NamedTuple):
@@ -52,7 +53,7 @@ def multipliers(name: str, model: ModelConfig, training: TrainingConfig) -> Mult
     factor, initial = 1.0, 1 / math.sqrt(width)
     if name.endswith("q_proj.weight") and not model.qk_norm:
         factor = attention
-    elif name.endswith(("o_proj.weight", "down_proj.weight")):
+    elif name.endswith(INTO_STREAM):
         factor = 1 / depth
         initial *= math.sqrt(depth)  # the standard deviation has 1 / sqrt(2 layers), here that of base_layers counts
     rate = factor * (1 / math.sqrt(width) if training.optimizer == "muon" else 1 / width)

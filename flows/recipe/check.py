@@ -255,7 +255,7 @@ def estimate(recipe: Recipe, inspections: Sequence[Inspection], settings: Machin
     unrated = tuple(step.step for step in recipe.steps if step.has_unknown_speed)
     if recipe.mixture is not None:
         model, training = recipe.model, recipe.training
-        parameters = _parameters(recipe, _vocab_size(recipe, settings))
+        parameters = model.parameters(_vocab_size(recipe, settings))
         seconds += 6 * parameters * training.token_budget(model.seq_len) / TRAINING_RATE / cores
         # weights and two moments of four bytes, in the checkpoints that are kept and the middle one
         space += parameters * 4 * (1 + 3 * (training.keep_checkpoints + 1))
@@ -277,14 +277,6 @@ def _known_bytes(size: int | None, limit: int | None) -> int | None:
     if limit is None:
         return size
     return limit * PAGE_BYTES if size is None else min(size, limit * PAGE_BYTES)
-
-
-def _parameters(recipe: Recipe, vocab_size: int) -> int:
-    """Of the model that is trained, norms left out."""
-    model = recipe.model
-    attention = 2 * model.dim * model.head_dim * (model.heads + model.kv_head_count)
-    embeddings = vocab_size * model.dim * (1 if model.tie_embeddings else 2)
-    return embeddings + model.layers * (attention + 3 * model.dim * model.ffn_dim)
 
 
 def _vocab_size(recipe: Recipe, settings: MachineSettings) -> int:

@@ -22,7 +22,7 @@ import numpy as np
 
 from gristmill.flows.experiments.decisions.arm_data import proxy_data
 from gristmill.flows.experiments.decisions.options import Candidates
-from gristmill.flows.experiments.decisions.plan import Arms, arms, judged_by, parameters
+from gristmill.flows.experiments.decisions.plan import Arms, arms, judged_by
 from gristmill.flows.experiments.decisions.runs import ProxyRuns, evaluation_set
 from gristmill.flows.recipe.forms import RecipeLike
 from gristmill.flows.recipe.proxy import load_proxy
@@ -60,7 +60,7 @@ def real_decisions(recipe: RecipeLike, given: Any) -> None:
         evaluation = evaluation_set(data, given.judge)
         runs = ProxyRuns(context, proxy, data, evaluation, None, lambda count, train: train(), lambda made: None)
         rates, tokens = proxy.learning_rates, data.budget_tokens
-        conditions = Conditions(judged_by(evaluation), parameters(proxy), tokens, given.resample)
+        conditions = Conditions(judged_by(evaluation), proxy.model.parameters(proxy.vocab_size), tokens, given.resample)
 
         def named(requests: Sequence[RunRequest]) -> list[np.ndarray]:
             """Runs of the arm AGAIN are those of the base with salt 1."""

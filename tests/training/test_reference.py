@@ -20,8 +20,7 @@ from gristmill.samples.order import Order
 from gristmill.storage import files
 from gristmill.storage.training_manifest import load_training_manifest
 from gristmill.training.config import ModelConfig
-from gristmill.training.hub.weight_files import shapes
-from gristmill.training.hub.weights import hugging_face_config
+from gristmill.training.hub.weight_files import hugging_face_config, shapes
 from gristmill.training.run.loop import train
 from tests.training import reference
 

@@ -185,10 +185,10 @@ def write_model_folder(
         raise ValueError(
             f"{saved.folder} is not a finished training run: export a recipe, or the folder that its training wrote"
         )
-    if saved.run.model.logit_softcap is not None:
+    if saved.run.model.block == "llama" and saved.run.model.logit_softcap is not None:
         raise ValueError(
             f"model.logit_softcap is {saved.run.model.logit_softcap:g}, which neither LlamaForCausalLM nor "
-            "Qwen3ForCausalLM computes: train without it to export the model"
+            "Qwen3ForCausalLM computes: train without it, or with block nanochat, to export the model"
         )
     weights, tokenizer = saved.folder / WEIGHTS, Path(saved.tokenizer.local())
     identity = {"weights": files.checksum(str(weights)), "tokenizer": saved.tokenizer.digest, "dtype": dtype}

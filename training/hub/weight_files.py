@@ -23,7 +23,9 @@ _SIZES = (
     *("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"),
     *("max_position_embeddings", "vocab_size"),
 )
-_TYPES = ("llama", "qwen3", "gristmill")  # of models, whose decoder is the one here
+_TYPES = ("llama", "qwen3", "nanochat", "gristmill")  # of models, whose decoder is the one here
+_OWN = ("qk_norm", "logit_softcap")  # keys of ours, in the config of a model that has one of these settings
+ACTIVATIONS = {"llama": "silu", "nanochat": "relu2"}  # of blocks, as `transformers` names them
 _FIX = "write the folder again with the converter of its trainer"
 _UNUSED = ("rotary_emb.inv_freq",)  # which old exports of Llama have, and which follows from rope_theta
 
@@ -60,7 +62,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     if not isinstance(hub_config, dict):
         raise ValueError(f"{path} is not a config.json of a model: it is a {type(hub_config).__name__}; {_FIX}")
     if (kind := hub_config.get("model_type")) not in _TYPES:
-        raise ValueError(f"{path} is of a model of the type {kind}; give one of llama or qwen3")
+        raise ValueError(f"{path} is of a model of the type {kind}; give one of llama, qwen3 or nanochat")
     for name in _SIZES:
         size = hub_config.get(name)
         if not isinstance(size, int) or isinstance(size, bool) or size < 1:
@@ -70,6 +72,76 @@ def read_config(folder: Path) -> dict[str, Any]:
         if not isinstance(hub_config.get(name) or {}, dict):
             raise ValueError(f"{path} has {name} {hub_config[name]!r:.60}, which is not a JSON object; {_FIX}")
     return hub_config
+
+
+def hugging_face_config(config: ModelConfig, vocab_size: int) -> dict[str, Any]:
+    """The content of config.json.
+
+    Keys: https://huggingface.co/docs/transformers/model_doc/llama, .../qwen3 and .../nanochat.
+    """
+    if config.block == "nanochat":
+        kind = {
+            "architectures": ["NanoChatForCausalLM"],
+            "model_type": "nanochat",
+            "final_logit_softcapping": config.logit_softcap,
+            "pad_token_id": None,
+        }
+    elif config.logit_softcap is not None:
+        kind = {"model_type": "gristmill", **{name: getattr(config, name) for name in _OWN}}
+    elif config.qk_norm:
+        kind = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "use_sliding_window": False}
+    else:
+        kind = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "mlp_bias": False}
+    return {
+        **kind,
+        "vocab_size": vocab_size,
+        "hidden_size": config.dim,
+        "intermediate_size": config.ffn_dim,
+        "num_hidden_layers": config.layers,
+        "num_attention_heads": config.heads,
+        "num_key_value_heads": config.kv_head_count,
+        "head_dim": config.head_dim,
+        "max_position_embeddings": config.seq_len,
+        "rms_norm_eps": config.norm_eps,
+        "rope_theta": config.rope_theta,
+        "tie_word_embeddings": config.tie_embeddings,
+        "hidden_act": ACTIVATIONS[config.block],
+        "attention_bias": False,
+        "initializer_range": 0.02,
+        "torch_dtype": "float32",
+    }
+
+
+def model_config(hub_config: dict[str, Any]) -> ModelConfig:
+    """The shape that a config.json of Llama, Qwen3 or NanoChat has, `hugging_face_config`'s or another's; what it does
+    not name has the default of `transformers`.
+
+    Raises ValueError for heads of another size than hidden_size over their number, and as ModelConfig does.
+    """
+    own = {name: hub_config[name] for name in _OWN if name in hub_config}
+    if hub_config["model_type"] == "nanochat":
+        own = {"block": "nanochat", "qk_norm": True, "logit_softcap": hub_config.get("final_logit_softcapping", 15.0)}
+    dim, heads = hub_config["hidden_size"], hub_config["num_attention_heads"]
+    if hub_config.get("head_dim", dim // heads) != dim // heads:
+        raise ValueError(
+            f"config.json has head_dim {hub_config['head_dim']}, but this decoder only supports hidden_size "
+            f"/ num_attention_heads, {dim // heads}"
+        )
+    rope = hub_config.get("rope_parameters") or {}
+    if rope.get("rope_type", "default") != "default":
+        raise ValueError(f"config.json has rope_type {rope['rope_type']}, which this decoder does not support")
+    return ModelConfig(
+        dim=dim,
+        layers=hub_config["num_hidden_layers"],
+        heads=heads,
+        kv_heads=hub_config.get("num_key_value_heads", heads),
+        ffn=hub_config["intermediate_size"],
+        seq_len=hub_config["max_position_embeddings"],
+        rope_theta=rope.get("rope_theta", hub_config.get("rope_theta", 10_000.0)),
+        norm_eps=hub_config.get("rms_norm_eps", 1e-6),
+        tie_embeddings=hub_config.get("tie_word_embeddings", False),
+        **{"qk_norm": hub_config["model_type"] == "qwen3", **own},
+    )
 
 
 def tokenizer_file(folder: Path) -> Path:
@@ -91,14 +163,18 @@ def check_fits(folder: Path, config: ModelConfig, vocab_size: int | None = None,
     """
     files = weight_files(folder, key)
     hub_config = read_config(folder)
-    for name, ours, theirs in _settings(config, hub_config, key):
+    with opening(
+        f"{Path(folder) / CONFIG}", "config.json of a model that the decoder here computes", "use other weights"
+    ):
+        compared = list(_settings(config, hub_config))
+    for name, ours, theirs in compared:
         if ours != theirs:
             raise ValueError(
                 f"{key} is {folder}, whose {CONFIG} has {theirs} for {name}, but the recipe has {ours}; set "
                 f"{name}: {json.dumps(theirs)}, or use other weights"
             )
     for name, expected_value in (
-        ("hidden_act", "silu"),
+        ("hidden_act", ACTIVATIONS[config.block]),
         ("attention_bias", False),
         ("mlp_bias", False),
         ("rope_scaling", None),
@@ -127,25 +203,15 @@ def check_fits(folder: Path, config: ModelConfig, vocab_size: int | None = None,
             )
 
 
-def _settings(config: ModelConfig, hub_config: dict[str, Any], key: str) -> Iterator[tuple[str, Any, Any]]:
-    """Keys of the recipe with its value and that of config.json, whose defaults are those of LlamaConfig."""
-    heads = hub_config["num_attention_heads"]
-    rope = hub_config.get("rope_parameters") or {}
-    if rope.get("rope_type", "default") != "default":
-        raise ValueError(
-            f"{key} has weights with rope_type {rope['rope_type']}, which this decoder does not support; use "
-            "other weights"
-        )
-    yield "model.dim", config.dim, hub_config["hidden_size"]
-    yield "model.layers", config.layers, hub_config["num_hidden_layers"]
-    yield "model.heads", config.heads, heads
-    yield "model.kv_heads", config.kv_head_count, hub_config.get("num_key_value_heads", heads)
-    yield "model.ffn", config.ffn_dim, hub_config["intermediate_size"]
-    yield "model.rope_theta", config.rope_theta, rope.get("rope_theta", hub_config.get("rope_theta", 10_000.0))
-    yield "model.norm_eps", config.norm_eps, hub_config.get("rms_norm_eps", 1e-6)
-    yield "model.tie_embeddings", config.tie_embeddings, hub_config.get("tie_word_embeddings", False)
-    yield "model.qk_norm", config.qk_norm, hub_config.get("qk_norm", hub_config["model_type"] == "qwen3")
-    yield "model.logit_softcap", config.logit_softcap, hub_config.get("logit_softcap")
+def _settings(config: ModelConfig, hub_config: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """Keys of the recipe that decide the weights' shapes or what is computed with them, with its value and that of
+    config.json."""
+    theirs = model_config(hub_config)
+    resolved = {"kv_heads": "kv_head_count", "ffn": "ffn_dim"}
+    for name in ModelConfig.model_fields:
+        if name != "seq_len":
+            attribute = resolved.get(name, name)
+            yield f"model.{name}", getattr(config, attribute), getattr(theirs, attribute)
 
 
 def _shapes(files: list[Path]) -> dict[str, tuple[int, ...]]:
@@ -163,22 +229,30 @@ def shapes(config: ModelConfig, vocab_size: int) -> Iterator[tuple[str, tuple[in
     """Public names and shapes of a Decoder's parameters."""
     d, ffn, head = config.dim, config.ffn_dim, config.head_dim
     wide, narrow = config.heads * head, config.kv_head_count * head
+    attention: dict[str, tuple[int, ...]] = {
+        "q_proj": (wide, d),
+        "k_proj": (narrow, d),
+        "v_proj": (narrow, d),
+        "o_proj": (d, wide),
+    }
+    norms = {}
+    if config.block == "llama":
+        ffns = {"gate_proj": (ffn, d), "up_proj": (ffn, d), "down_proj": (d, ffn)}
+        norms = {"input_layernorm": (d,), "post_attention_layernorm": (d,)}
+        if config.qk_norm:
+            attention |= {"q_norm": (head,), "k_norm": (head,)}
+    else:
+        ffns = {"fc1": (ffn, d), "fc2": (d, ffn)}
     inside = {
-        "input_layernorm": (d,),
-        "self_attn.q_proj": (wide, d),
-        "self_attn.k_proj": (narrow, d),
-        "self_attn.v_proj": (narrow, d),
-        "self_attn.o_proj": (d, wide),
-        **({"self_attn.q_norm": (head,), "self_attn.k_norm": (head,)} if config.qk_norm else {}),
-        "post_attention_layernorm": (d,),
-        "mlp.gate_proj": (ffn, d),
-        "mlp.up_proj": (ffn, d),
-        "mlp.down_proj": (d, ffn),
+        **norms,
+        **{f"self_attn.{name}": shape for name, shape in attention.items()},
+        **{f"mlp.{name}": shape for name, shape in ffns.items()},
     }
     yield "model.embed_tokens.weight", (vocab_size, d)
     for layer in range(config.layers):
         for name, shape in inside.items():
             yield f"model.layers.{layer}.{name}.weight", shape
-    yield "model.norm.weight", (d,)
+    if config.norm_gains:
+        yield "model.norm.weight", (d,)
     if not config.tie_embeddings:
         yield "lm_head.weight", (vocab_size, d)

@@ -1,7 +1,7 @@
 """Final weights as safetensors with a Hugging Face config beside them, and back.
 
-The names are those of LlamaForCausalLM, or with qk-norm of Qwen3ForCausalLM. A model that neither of them computes has
-a model type of our own, which `transformers` refuses.
+The names are those of LlamaForCausalLM, with qk-norm of Qwen3ForCausalLM, and with the block nanochat of
+NanoChatForCausalLM. A model that none of them computes has a model type of our own, which `transformers` refuses.
 """
 
 from __future__ import annotations
@@ -26,11 +26,17 @@ from gristmill.training.checkpoint.commit import COMMIT, Commit, check_files, co
 from gristmill.training.checkpoint.reader import CheckpointReader
 from gristmill.training.config import ModelConfig, RunConfig
 from gristmill.training.decoder import Decoder
-from gristmill.training.hub.weight_files import CONFIG, TOKENIZERS, WEIGHTS, check_fits, tokenizer_file, weight_files
+from gristmill.training.hub.weight_files import (
+    CONFIG,
+    TOKENIZERS,
+    WEIGHTS,
+    check_fits,
+    hugging_face_config,
+    model_config,
+    tokenizer_file,
+    weight_files,
+)
 from gristmill.training.world import World, all_gather, local, local_part, rank_slice, set_first_weights
-
-# Keys of ours in the config of a model that has one of these settings.
-_OWN = ("qk_norm", "logit_softcap")
 
 
 def public_name(name: str) -> str:
@@ -41,65 +47,6 @@ def public_name(name: str) -> str:
 def own_name(name: str) -> str:
     """The Decoder's name of a parameter in the file of weights."""
     return name.removeprefix("model.")
-
-
-def hugging_face_config(config: ModelConfig, vocab_size: int) -> dict[str, Any]:
-    """The content of config.json.
-
-    Keys: https://huggingface.co/docs/transformers/model_doc/llama and .../qwen3.
-    """
-    if config.logit_softcap is not None:
-        kind = {"model_type": "gristmill", **{name: getattr(config, name) for name in _OWN}}
-    elif config.qk_norm:
-        kind = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "use_sliding_window": False}
-    else:
-        kind = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "mlp_bias": False}
-    return {
-        **kind,
-        "vocab_size": vocab_size,
-        "hidden_size": config.dim,
-        "intermediate_size": config.ffn_dim,
-        "num_hidden_layers": config.layers,
-        "num_attention_heads": config.heads,
-        "num_key_value_heads": config.kv_head_count,
-        "head_dim": config.head_dim,
-        "max_position_embeddings": config.seq_len,
-        "rms_norm_eps": config.norm_eps,
-        "rope_theta": config.rope_theta,
-        "tie_word_embeddings": config.tie_embeddings,
-        "hidden_act": "silu",
-        "attention_bias": False,
-        "initializer_range": 0.02,
-        "torch_dtype": "float32",
-    }
-
-
-def model_config(hub_config: dict[str, Any]) -> ModelConfig:
-    """The shape that a config.json of Llama or Qwen3 has, `hugging_face_config`'s or another's; what it does not name
-    has the default of `transformers`.
-
-    Raises ValueError for heads of another size than hidden_size over their number, and as ModelConfig does.
-    """
-    own = {name: hub_config[name] for name in _OWN if name in hub_config}
-    dim, heads = hub_config["hidden_size"], hub_config["num_attention_heads"]
-    if hub_config.get("head_dim", dim // heads) != dim // heads:
-        raise ValueError(
-            f"config.json has head_dim {hub_config['head_dim']}, but this decoder only supports hidden_size "
-            f"/ num_attention_heads, {dim // heads}; use another model"
-        )
-    rope = hub_config.get("rope_parameters") or {}
-    return ModelConfig(
-        dim=dim,
-        layers=hub_config["num_hidden_layers"],
-        heads=heads,
-        kv_heads=hub_config.get("num_key_value_heads", heads),
-        ffn=hub_config["intermediate_size"],
-        seq_len=hub_config["max_position_embeddings"],
-        rope_theta=rope.get("rope_theta", hub_config.get("rope_theta", 10_000.0)),
-        norm_eps=hub_config.get("rms_norm_eps", 1e-6),
-        tie_embeddings=hub_config.get("tie_word_embeddings", False),
-        **{"qk_norm": hub_config["model_type"] == "qwen3", **own},
-    )
 
 
 def export_model(weights: dict[str, torch.Tensor], config: ModelConfig, vocab_size: int, out: Path) -> Path:

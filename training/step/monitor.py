@@ -16,7 +16,7 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
 from gristmill.training.config import ModelConfig
-from gristmill.training.decoder import Attention, Block, Decoder, document_mask, flops_per_token, rotary
+from gristmill.training.decoder import Attention, Block, Decoder, document_mask, flops_per_token
 from gristmill.training.hardware import data_sheet_flops
 from gristmill.training.world import World, local
 
@@ -268,14 +268,13 @@ class Monitor:
     def _inside(self, tokens: torch.Tensor) -> torch.Tensor:
         model = self.model
         assert isinstance(model, FSDPModule), "the model is that of sharded_model"
-        config = model.config
-        cos, sin = rotary(tokens.shape[1], config.head_dim, config.rope_theta, tokens.device)
+        cos, sin = model.angles(tokens)
         mask = None if model.end_of_text is None else document_mask(tokens, model.end_of_text)
         documents = None if model.end_of_text is None else (tokens == model.end_of_text).cumsum(1)
         sizes: list[torch.Tensor] = []
         logits: list[torch.Tensor] = []
         model.unshard()
-        x = model.embed_tokens(tokens)
+        x = model.embedded(tokens)
         model.reshard()
         for layer in model.layers:
             assert isinstance(layer, FSDPModule) and isinstance(layer, Block), "layers are sharded blocks"

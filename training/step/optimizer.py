@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
+import torch.nn.functional as F
 from torch import nn
 from torch.distributed.tensor import DTensor
 
@@ -51,57 +52,58 @@ class Muon:
     def _step(
         self, matrices: list[torch.Tensor], rate: float, decay: float, divisor: torch.Tensor, skip: torch.Tensor
     ) -> None:
-        updates = []
+        """Of matrices of one shape, which are stacked: a few operations for all of them."""
+        momenta = [local(self.state[matrix]["momentum_buffer"]) for matrix in matrices]
+        gradient = torch.stack([local(matrix.grad) for matrix in matrices])
         for matrix in matrices:
-            gradient, momentum = local(matrix.grad), local(self.state[matrix]["momentum_buffer"])
-            # without momentum and gradient the update is zero: a skipped one does nothing
-            gradient.div_(divisor).masked_fill_(skip, 0)
-            momentum.masked_fill_(skip, 0).lerp_(gradient, 1 - MOMENTUM)
-            updates.append(gradient.lerp(momentum, MOMENTUM).to(torch.bfloat16 if gradient.is_cuda else torch.float32))
             matrix.grad = None
-        scale = rate * (0.2 * math.sqrt(max(matrices[0].shape)))
-        kept = torch.where(skip, 1.0, 1 - rate * decay)
-        for matrix, update in zip(matrices, orthogonalized(updates, matrices[0]), strict=True):
-            local(matrix).mul_(kept).add_(update, alpha=-scale)
+        # without momentum and gradient the update is zero: a skipped one does nothing
+        gradient.div_(divisor).masked_fill_(skip, 0)
+        momentum = torch.stack(momenta).masked_fill_(skip, 0).lerp_(gradient, 1 - MOMENTUM)
+        torch._foreach_copy_(momenta, momentum.unbind())
+        update = gradient.lerp_(momentum, MOMENTUM).to(torch.bfloat16 if gradient.is_cuda else torch.float32)
+        del gradient, momentum
+        update = orthogonalized(update, matrices[0]).float()
+        weights = [local(matrix) for matrix in matrices]
+        torch._foreach_mul_(weights, torch.where(skip, 1.0, 1 - rate * decay))
+        torch._foreach_add_(weights, update.unbind(), alpha=-rate * (0.2 * math.sqrt(max(matrices[0].shape))))
 
 
-def orthogonalized(updates: list[torch.Tensor], like: torch.Tensor) -> list[torch.Tensor]:
-    """This rank's rows of the orthogonalized updates, from its rows of the updates; a collective of the
-    ranks that shard `like`, a parameter of the updates' shape when whole."""
+def orthogonalized(updates: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """This rank's rows of orthogonalized updates, from its rows of the updates, (matrices, rows, columns); a collective
+    of the ranks that shard `like`, a parameter of an update's shape when whole."""
     mesh = like.device_mesh if isinstance(like, DTensor) else None
     ranks = mesh.size(mesh.ndim - 1) if mesh else 1
     if mesh is None or ranks == 1:
-        return [orthogonal(update) for update in updates]
+        return orthogonal(updates)
     group = mesh.get_group(mesh.ndim - 1)
     rows, columns = like.shape
     rows_per_rank = -(-rows // ranks)  # rows of a rank, as fully_shard cuts: the last ones have fewer, or none
-    owned = -(-len(updates) // ranks)
-    sent = updates[0].new_zeros(ranks * owned, rows_per_rank, columns)
-    for piece, update in zip(sent, updates, strict=False):
-        piece[: len(update)] = update
+    count, held = updates.shape[:2]
+    owned = -(-count // ranks)
+    sent = updates.new_zeros(ranks * owned, rows_per_rank, columns)
+    sent[:count, :held] = updates
     received = torch.empty_like(sent)
     dist.all_to_all_single(received, sent, group=group)
-    pieces = received.view(ranks, owned, rows_per_rank, columns)
-    mine = range(owned)[: max(0, len(updates) - dist.get_rank(group) * owned)]
-    for index in mine:
-        whole = pieces[:, index].reshape(ranks * rows_per_rank, columns)
-        whole[:rows] = orthogonal(whole[:rows])
-        pieces[:, index] = whole.view(ranks, rows_per_rank, columns)
+    mine = max(0, min(owned, count - dist.get_rank(group) * owned))
+    pieces = received.view(ranks, owned, rows_per_rank, columns).transpose(0, 1)[:mine]
+    whole = orthogonal(pieces.reshape(mine, ranks * rows_per_rank, columns)[:, :rows])
+    pieces.copy_(F.pad(whole, (0, 0, 0, ranks * rows_per_rank - rows)).view(pieces.shape))
     dist.all_to_all_single(sent, received, group=group)
-    return [piece[: len(update)] for piece, update in zip(sent, updates, strict=False)]
+    return sent[:count, :held]
 
 
-def orthogonal(matrix: torch.Tensor) -> torch.Tensor:
-    """Five Newton-Schulz iterations toward the nearest orthogonal matrix: the singular values of a matrix
-    become some .7 to 1.2, zero stays zero."""
+def orthogonal(matrices: torch.Tensor) -> torch.Tensor:
+    """Five Newton-Schulz iterations toward the nearest orthogonal matrices, of (matrices, rows, columns): singular
+    values become some .7 to 1.2, zero stays zero. A matrix becomes the same bits in any stack."""
     a, b, c = COEFFICIENTS
-    tall = matrix.size(0) > matrix.size(1)
-    x = matrix.T if tall else matrix
-    x = x / x.norm().clamp(min=EPS)
+    tall = matrices.size(1) > matrices.size(2)
+    x = matrices.mT if tall else matrices
+    x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=EPS)
     for _ in range(ITERATIONS):
-        gram = x @ x.T
-        x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
-    return x.T if tall else x
+        gram = x @ x.mT
+        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    return x.mT if tall else x
 
 
 Group = Literal["embedding", "head", "matrices", "vectors"]

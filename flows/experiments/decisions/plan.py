@@ -192,9 +192,14 @@ class Plan:
         return tested_documents(self.protocol, self.evaluation, len(self.arms.candidates))[1]
 
     @property
+    def parameters(self) -> int:
+        """Of the proxy, gains of norms left out."""
+        return self.proxy.model.parameters(self.proxy.vocab_size)
+
+    @property
     def conditions(self) -> Conditions:
         """What its verdicts hold for."""
-        return Conditions(judged_by(self.judged), parameters(self.proxy), self.tokens, self.protocol.resample)
+        return Conditions(judged_by(self.judged), self.parameters, self.tokens, self.protocol.resample)
 
     @property
     def _of_halves(self) -> str:
@@ -215,7 +220,7 @@ class Plan:
         rates = ", ".join(f"{rate:g}" for rate in self.protocol.learning_rates)
         looks = _listed(self.protocol.looks, "or")
         yield (
-            f"proxy: {self.proxy.name}, {parameters(self.proxy):,} parameters; each run {self.tokens:,} "
+            f"proxy: {self.proxy.name}, {self.parameters:,} parameters; each run {self.tokens:,} "
             f"tokens{'' if self.data else ' at most'}; learning rates {rates}; interim analyses after {looks} pairs"
         )
         count = len(self.arms.candidates)
@@ -325,14 +330,6 @@ def protocol_of(proxy: ProxyConfig, options: DecisionOptions) -> Protocol:
         return Protocol(**settings | ({"survivors": None} if options.leave_one_out else {}))
     except ValidationError as error:
         raise ValueError("; ".join(each["msg"].removeprefix("Value error, ") for each in error.errors())) from None
-
-
-def parameters(proxy: ProxyConfig) -> int:
-    """Of the proxy, norms left out."""
-    model = proxy.model
-    attention = 2 * model.dim * model.head_dim * (model.heads + model.kv_head_count)
-    embeddings = proxy.vocab_size * model.dim * (1 if model.tie_embeddings else 2)
-    return embeddings + model.layers * (attention + 3 * model.dim * model.ffn_dim)
 
 
 def judged_by(evaluation: EvaluationSet) -> str:

@@ -8,7 +8,7 @@ import pytest
 from gristmill.flows.experiments.decisions.device import Device, known, measured, named, run_flops, time_of
 from gristmill.flows.experiments.decisions.noise import read_noise
 from gristmill.flows.experiments.decisions.options import DecisionOptions, OtherDevice
-from gristmill.flows.experiments.decisions.plan import Arms, cost, parameters, planned, protocol_of
+from gristmill.flows.experiments.decisions.plan import Arms, cost, planned, protocol_of
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.proxy import PROXIES, load_proxy
 from gristmill.flows.recipe.recipe import load
@@ -100,7 +100,7 @@ def test_parameters_are_those_of_the_model_but_for_its_norms():
     proxy = load_proxy("small")
     model = Decoder(proxy.model, proxy.vocab_size)
     counted = sum(weight.numel() for name, weight in model.named_parameters() if "norm" not in name)
-    assert parameters(proxy) == counted
+    assert proxy.model.parameters(proxy.vocab_size) == counted
 
 
 def test_attribution_tests_every_step_and_pairs_replace_looks():

@@ -31,7 +31,16 @@ SHAPES = {
     ),
     "qk-norm": ModelConfig(dim=32, layers=2, heads=4, kv_heads=2, seq_len=32, qk_norm=True),
     "softcap": ModelConfig(dim=32, layers=2, heads=4, seq_len=32, qk_norm=True, logit_softcap=5.0),
+    "nanochat": ModelConfig(block="nanochat", dim=32, layers=2, heads=4, kv_heads=2, seq_len=32, logit_softcap=15.0),
+    "nanochat, untied": ModelConfig(block="nanochat", dim=32, layers=2, heads=2, seq_len=32, tie_embeddings=False),
 }
+KINDS = {
+    "llama": {"tie_embeddings": False},
+    "qwen3": {"qk_norm": True},
+    "nanochat": {"block": "nanochat", "qk_norm": True, "tie_embeddings": False, "logit_softcap": 15.0},
+    "nanochat, tied": {"block": "nanochat", "qk_norm": True, "heads": 4, "kv_heads": 2, "ffn": 64},
+}
+CLASSES = {"llama": "LlamaForCausalLM", "qwen3": "Qwen3ForCausalLM", "nanochat": "NanoChatForCausalLM"}
 ODD = (
     "",
     " ",
@@ -57,12 +66,12 @@ def trained(make_run, out, **model):
 
 @pytest.fixture(scope="module")
 def exported(make_run, tmp_path_factory):
-    """(folder of the training, the exported folder) for a Llama and a Qwen3."""
+    """(folder of the training, the exported folder) of each kind."""
     found = {}
-    for kind, model in (("llama", {"tie_embeddings": False}), ("qwen3", {"qk_norm": True})):
-        out = tmp_path_factory.mktemp(kind)
+    for kind, model in KINDS.items():
+        out = tmp_path_factory.mktemp("trained")
         trained(make_run, out, **model)
-        to = tmp_path_factory.mktemp(f"{kind}-export") / "model"
+        to = tmp_path_factory.mktemp("exported") / "model"
         assert write_model_folder(open_model(out), to, kind, "name: planted")
         found[kind] = out, to
     return found
@@ -91,7 +100,7 @@ def test_every_shape_comes_back(shape, tmp_path):
         assert torch.equal(again(tokens), model.eval()(tokens))
 
 
-@pytest.mark.parametrize("kind", ["llama", "qwen3"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_folder_gives_the_logits_of_the_training(kind, exported):
     out, to = exported[kind]
     tokens = torch.randint(0, 400, (2, 30), generator=torch.Generator().manual_seed(1))
@@ -219,13 +228,13 @@ def test_tokenizers_gives_the_ids_of_sentencepiece(exported, pieces):
         assert peer.encode(text).ids == [pieces.end_of_text, *ids]
 
 
-@pytest.mark.parametrize("kind", ["llama", "qwen3"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_transformers_loads_the_folder(kind, exported, pieces):
     """The same logits, the same ids, and the same text by greedy generation."""
     transformers = pytest.importorskip("transformers")
     out, to = exported[kind]
     ours, peer = open_model(to).load(), transformers.AutoModelForCausalLM.from_pretrained(to).eval()
-    assert type(peer).__name__ == {"llama": "LlamaForCausalLM", "qwen3": "Qwen3ForCausalLM"}[kind]
+    assert type(peer).__name__ == CLASSES[kind.partition(",")[0]]
     tokens = torch.randint(0, 400, (3, 32), generator=torch.Generator().manual_seed(5))
     with torch.no_grad():
         torch.testing.assert_close(peer(tokens).logits, ours(tokens), rtol=1e-4, atol=1e-4)

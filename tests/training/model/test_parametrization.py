@@ -15,7 +15,8 @@ from gristmill.storage.training_manifest import load_training_manifest
 from gristmill.training.config import ModelConfig, Parametrization, TrainingConfig
 from gristmill.training.decoder import Decoder, initial, rotary
 from gristmill.training.evaluate.heldout import Evaluator
-from gristmill.training.hub.weights import hugging_face_config, load_model
+from gristmill.training.hub.weight_files import hugging_face_config
+from gristmill.training.hub.weights import load_model
 from gristmill.training.parametrization import multipliers
 from gristmill.training.run.loop import train
 from gristmill.training.step.optimizer import optimizers
