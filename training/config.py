@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -128,6 +128,11 @@ class ModelConfig(CheckedSettings):
         if self.ffn:
             return self.ffn
         return -(-8 * self.dim // (3 * 32)) * 32 if self.block == "llama" else 4 * self.dim
+
+    @property
+    def filled(self) -> dict[str, Any]:
+        """What the settings that are None stand for, by their names."""
+        return {"kv_heads": self.kv_head_count, "ffn": self.ffn_dim}
 
     def parameters(self, vocab_size: int) -> int:
         """Those of matrices and embeddings; gains of norms are left out."""
@@ -385,6 +390,11 @@ class TrainingConfig(CheckedSettings):
     def embedding_factor(self) -> float:
         """The learning rate of the embedding over that of the blocks' matrices."""
         return OWN_EMBEDDING_RATES[self.optimizer] if self.embedding_rate is None else self.embedding_rate
+
+    @property
+    def filled(self) -> dict[str, Any]:
+        """What settings of learning that are None stand for, by their names."""
+        return {"learning_rate": self.peak_rate, "embedding_rate": self.embedding_factor}
 
     @property
     def data_seed(self) -> int:

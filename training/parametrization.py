@@ -7,9 +7,10 @@ is multiplied there, so weights are those of a plain Llama. A weight W that is f
 without it, if fW has f times the first deviation, f times the learning rate (updates of AdamW and Muon do not know the
 scale of a gradient), 1/f of eps and of the decay, which is the learning rate's share. The factors are taken in by
 
-    1/m of the logits     the gain of the last norm, ahead of the output matrix, tied or not
-    attention logits      q_proj, or the gain of q_norm
-    1/l of a block        o_proj and down_proj
+    1/m of the logits     the gain of the last norm, ahead of the output matrix, tied or not; where there is none, the
+                          output matrix, which may then not be the embedding
+    attention logits      q_proj, or the gain of q_norm; without one, heads of the base's size are asked for
+    1/l of a block        o_proj and down_proj or fc2
 
 For matrices of the blocks that leaves, ahead of f: deviations m^-1/2, learning rates of AdamW 1/m. Muon's update is a
 matrix whose singular values are 1, times .2 sqrt(longer side): its spectral norm may not grow with the width (Yang et
@@ -43,8 +44,8 @@ def multipliers(name: str, model: ModelConfig, training: TrainingConfig) -> Mult
     width = model.dim / rule.base_dim
     depth = model.layers / rule.layers if rule.rule == "completep" else 1.0
     attention = math.sqrt((rule.base_head_dim or model.head_dim) / model.head_dim)
-    if name == "norm.weight":
-        return Multipliers(1 / width, 1 / width)
+    if name == ("norm.weight" if model.norm_gains else "lm_head.weight"):
+        return Multipliers(1 / width, 1 / width, width)
     if not name.startswith("layers."):
         return Multipliers(eps=1 / width)
     if name.endswith("norm.weight"):

@@ -12,6 +12,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from gristmill.flows.recipe.recipe import Recipe, load, shipped_names
 from gristmill.flows.run.tracking import flat
 from gristmill.flows.stages.heldout import Data
 from gristmill.storage.printable import redact_url, redact_urls
-from gristmill.training.config import NEUTRAL
+from gristmill.training.config import NEUTRAL, ModelConfig, TrainingConfig
 from gristmill.training.run.tracking import SHORT, TrackedNames
 
 COMPARABLE = "comparable with"
@@ -126,10 +127,20 @@ def _shown(value: Any) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
+def _values(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a recipe by key; where a setting of the model or of training is unset, what is used."""
+    values = flat(dict(recipe))
+    for part, settings in (("model", ModelConfig), ("training", TrainingConfig)):
+        with suppress(ValueError):  # of an older release
+            filled = settings.model_validate(recipe.get(part) or {}).filled
+            values |= {f"{part}.{name}": value for name, value in filled.items()}
+    return values
+
+
 def params(recipe: Recipe, base: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, str]:
     """PARAMS, sources and steps, and what differs from the base or is a parameter of the experiment's first run."""
     recipe_values = recipe.model_dump(mode="json")
-    values = flat(recipe_values)
+    values = _values(recipe_values)
     wanted = dict.fromkeys([*PARAMS, *_differing(base, recipe_values), *others])
     listed = {
         "sources": ", ".join(source.name for source in recipe.sources),
@@ -140,7 +151,7 @@ def params(recipe: Recipe, base: Mapping[str, Any], others: Mapping[str, Any]) -
 
 def missing_params(first: Run, recipe: dict[str, Any], current: Mapping[str, str]) -> dict[str, str]:
     """The parameters that the experiment's first run lacks beside another run: there what differs is seen in both."""
-    values = flat(recipe)
+    values = _values(recipe)
     lacking = (name for name in current if name in values and name not in first.data.params)
     return {name: str(values[name])[:_PARAM] for name in lacking}
 

@@ -4,7 +4,13 @@ RMSNorm (Zhang, Sennrich 2019), rotary positions as complex factors (Su et al. 2
 the Hub has (i, i + d/2), grouped queries (Ainslie et al. 2023), QK-norm ahead of the rotation (Qwen3), SwiGLU (Shazeer
 2020), logit softcap (Gemma 2), z-loss (PaLM), clipping by the global norm (Pascanu et al. 2013), AdamW (Loshchilov,
 Hutter 2019), Muon (Jordan et al. 2024) with the factor 0.2 sqrt(longer side) (Liu et al. 2025, arXiv 2502.16982).
-Weights carry the names of `LlamaForCausalLM`. `m` and `t` are settings of the model and of training, as dicts.
+
+The block nanochat is that of `modeling_nanochat.py` in transformers (Karpathy 2025): no norm has gains, one more is
+behind the embedding, positions turn the other way, QK-norm follows the rotation, and the feed-forward network is
+squared ReLU between two matrices (Primer, So et al. 2021).
+
+Weights carry the names of `LlamaForCausalLM` or `NanoChatForCausalLM`. `m` and `t` are settings of the model and of
+training, as dicts.
 """
 
 import math
@@ -13,19 +19,20 @@ import torch
 
 NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
+IN_BLOCKS = ("proj.weight", "fc1.weight", "fc2.weight")  # how names of the blocks' matrices end
 
 
 def rms_norm(x, weight, eps):
     return weight * x / torch.sqrt((x * x).mean(-1, keepdim=True) + eps)
 
 
-def rotated(x, theta):
-    """x: (positions, d). The pair (i, i + d/2) is a complex number, turned by position * theta^(-2i/d)."""
+def rotated(x, theta, sign):
+    """x: (positions, d). The pair (i, i + d/2) is a complex number, turned by sign * position * theta^(-2i/d)."""
     positions, d = x.shape
     angle = torch.arange(positions, dtype=torch.float64)[:, None] * theta ** (
         -2 * torch.arange(d // 2, dtype=torch.float64) / d
     )
-    turned = torch.complex(x[:, : d // 2], x[:, d // 2 :]) * torch.polar(torch.ones_like(angle), angle)
+    turned = torch.complex(x[:, : d // 2], x[:, d // 2 :]) * torch.polar(torch.ones_like(angle), sign * angle)
     return torch.cat([turned.real, turned.imag], -1)
 
 
@@ -43,7 +50,18 @@ def visible(tokens, end_of_text, document_mask):
 
 def hidden(weights, tokens, seen, m):
     """(positions, dim) of one sequence."""
+    nanochat = m["block"] == "nanochat"
+
+    def norm(x, name=None):
+        """`name`: of the gains, which nanochat has not."""
+        return rms_norm(x, 1 if nanochat else weights[f"model.{name}.weight"], m["norm_eps"])
+
+    def turned(x):
+        return rotated(x, m["rope_theta"], -1 if nanochat else 1)
+
     x = weights[EMBEDDING][tokens]
+    if nanochat:
+        x = norm(x)
     heads, groups = m["heads"], m["kv_heads"] or m["heads"]
     d = m["dim"] // heads
     for layer in range(m["layers"]):
@@ -51,23 +69,30 @@ def hidden(weights, tokens, seen, m):
         def w(name, layer=layer):
             return weights[f"model.layers.{layer}.{name}.weight"]
 
-        h = rms_norm(x, w("input_layernorm"), m["norm_eps"])
+        h = norm(x, f"layers.{layer}.input_layernorm")
         mixed = []
         for head in range(heads):
             group = head // (heads // groups)
             q = h @ w("self_attn.q_proj")[head * d : (head + 1) * d].T
             k = h @ w("self_attn.k_proj")[group * d : (group + 1) * d].T
             v = h @ w("self_attn.v_proj")[group * d : (group + 1) * d].T
+            if nanochat:
+                q, k = turned(q), turned(k)
             if m["qk_norm"]:
-                q = rms_norm(q, w("self_attn.q_norm"), m["norm_eps"])
-                k = rms_norm(k, w("self_attn.k_norm"), m["norm_eps"])
-            scores = rotated(q, m["rope_theta"]) @ rotated(k, m["rope_theta"]).T / math.sqrt(d)
+                q = norm(q, f"layers.{layer}.self_attn.q_norm")
+                k = norm(k, f"layers.{layer}.self_attn.k_norm")
+            if not nanochat:
+                q, k = turned(q), turned(k)
+            scores = q @ k.T / math.sqrt(d)
             mixed.append(torch.softmax(scores.masked_fill(~seen, -math.inf), -1) @ v)
         x = x + torch.cat(mixed, -1) @ w("self_attn.o_proj").T
-        h = rms_norm(x, w("post_attention_layernorm"), m["norm_eps"])
-        gate = h @ w("mlp.gate_proj").T
-        x = x + (gate * torch.sigmoid(gate) * (h @ w("mlp.up_proj").T)) @ w("mlp.down_proj").T
-    return rms_norm(x, weights["model.norm.weight"], m["norm_eps"])
+        h = norm(x, f"layers.{layer}.post_attention_layernorm")
+        if nanochat:
+            x = x + (h @ w("mlp.fc1").T).clamp(min=0) ** 2 @ w("mlp.fc2").T
+        else:
+            gate = h @ w("mlp.gate_proj").T
+            x = x + (gate * torch.sigmoid(gate) * (h @ w("mlp.up_proj").T)) @ w("mlp.down_proj").T
+    return norm(x, "norm")
 
 
 def losses(weights, batch, end_of_text, m, t):
@@ -130,7 +155,7 @@ class Optimizer:
             if w.ndim == 2 and name != EMBEDDING:
                 w = w * (1 - lr * t["weight_decay"])
             m = self.first[name]
-            if t["optimizer"] == "muon" and name.endswith("proj.weight"):
+            if t["optimizer"] == "muon" and name.endswith(IN_BLOCKS):
                 # Jordan sums 0.95 m + g; the mean is that times 0.05, which matters to the rounding alone
                 m = self.first[name] = 0.95 * m + 0.05 * g
                 weights[name] = w - lr * 0.2 * math.sqrt(max(g.shape)) * orthogonal(0.05 * g + 0.95 * m)

@@ -6,7 +6,8 @@ has the option sets that the default run leaves out. Both start from the same ra
 attention looks at few places, and gains that are not 1.
 
 A run computes in float32, the reference in float64. An entry whose gradient is near 0 has an AdamW update of either
-sign, whatever the gradient's size, which only eps dampens: three steps agree to 1e-6, six in the worst sets to 1.6e-6.
+sign, whatever the gradient's size, which only eps dampens. With the one here three steps agree to 3e-7, six in the
+worst sets to 8e-7; with 1e-6 the reference itself, begun from weights 6e-8 off, comes out 1e-6 off.
 """
 
 import json
@@ -25,26 +26,33 @@ from gristmill.training.run.loop import train
 from tests.training import reference
 
 MODEL = {
-    "dim": 32, "layers": 2, "heads": 4, "kv_heads": 2, "ffn": 48, "seq_len": 20, "rope_theta": 10_000.0,
-    "norm_eps": 1e-5, "tie_embeddings": False, "qk_norm": False, "logit_softcap": None,
+    "block": "llama", "dim": 32, "layers": 2, "heads": 4, "kv_heads": 2, "ffn": 48, "seq_len": 20,
+    "rope_theta": 10_000.0, "norm_eps": 1e-5, "tie_embeddings": False, "qk_norm": False, "logit_softcap": None,
 }  # fmt: skip
 TRAINING = {
     "seed": 3, "order_seed": None, "steps": 6, "batch": 5, "micro_batch": 2, "learning_rate": 0.01,
     "embedding_rate": 1.0, "head_rate": 1.0, "vector_rate": 1.0, "warmup_steps": 2, "schedule": "cosine",
-    "decay_ratio": 0.5, "final_ratio": 0.1, "optimizer": "adamw", "betas": (0.9, 0.95), "eps": 1e-6,
+    "decay_ratio": 0.5, "final_ratio": 0.1, "optimizer": "adamw", "betas": (0.9, 0.95), "eps": 1e-4,
     "weight_decay": 0.1, "clip_norm": 1e9, "document_mask": False, "z_loss": 0.0, "precision": "fp32",
     "fp8_min_dim": None, "compile": False, "recompute": "none", "loss_chunks": 1, "log_every": 1,
     "guard": {"enabled": False}, "monitor_every": 10**6, "eval_every": 10**6, "eval_tasks": None, "eval_tokens": 21,
     "checkpoint_every": 10**6, "sample_tokens": 0,
 }  # fmt: skip
+NANOCHAT = {"block": "nanochat", "qk_norm": True}
 ALONE = [
     {}, {"kv_heads": None}, {"rope_theta": 50.0}, {"tie_embeddings": True}, {"qk_norm": True}, {"logit_softcap": 3.0},
     {"batch": 4, "micro_batch": 4}, {"head_rate": 0.2}, {"schedule": "wsd"}, {"betas": (0.8, 0.999)},
-    {"clip_norm": 0.5}, {"document_mask": True},
+    {"clip_norm": 0.5}, {"document_mask": True}, NANOCHAT,
     {"weight_decay": 5.0}, {"z_loss": 0.1}, {"kv_heads": 1}, {"ffn": None}, {"norm_eps": 0.1},
     {"layers": 3, "heads": 2}, {"micro_batch": 1}, {"order_seed": 9}, {"embedding_rate": 5.0}, {"vector_rate": 3.0},
     {"warmup_steps": 0}, {"warmup_steps": 5}, {"schedule": "linear"}, {"final_ratio": 0.0}, {"betas": (0.0, 0.9)},
     {"eps": 1e-2}, {"weight_decay": 0.0}, {"recompute": "full"}, {"recompute": "selective"}, {"loss_chunks": 3},
+    *({**NANOCHAT, **options} for options in (
+        {"tie_embeddings": True}, {"kv_heads": None}, {"kv_heads": 1}, {"ffn": None}, {"logit_softcap": 3.0},
+        {"document_mask": True}, {"z_loss": 0.1}, {"rope_theta": 50.0}, {"norm_eps": 0.1}, {"layers": 3, "heads": 2},
+        {"vector_rate": 3.0}, {"weight_decay": 5.0}, {"recompute": "full"}, {"recompute": "selective"},
+        {"loss_chunks": 3},
+    )),
 ]  # fmt: skip
 MIXES = [
     {"qk_norm": True, "kv_heads": 1, "document_mask": True, "tie_embeddings": True, "weight_decay": 2.0},
@@ -55,11 +63,22 @@ MIXES = [
     {"schedule": "linear", "warmup_steps": 0, "final_ratio": 0.0, "betas": (0.5, 0.5), "clip_norm": 1.0},
     {"head_rate": 3.0, "weight_decay": 3.0, "embedding_rate": 0.3, "document_mask": True, "recompute": "full"},
     {"logit_softcap": 4.0, "recompute": "selective", "loss_chunks": 3, "document_mask": True, "kv_heads": None},
+    {**NANOCHAT, "tie_embeddings": True, "logit_softcap": 3.0, "z_loss": 0.1, "document_mask": True, "kv_heads": 1},
+    {**NANOCHAT, "ffn": None, "recompute": "selective", "loss_chunks": 3, "head_rate": 3.0, "weight_decay": 2.0},
+    {**NANOCHAT, "kv_heads": None, "logit_softcap": 4.0, "recompute": "full", "micro_batch": 1, "clip_norm": 0.3},
+    {**NANOCHAT, "tie_embeddings": True, "embedding_rate": 4.0, "vector_rate": 2.0, "weight_decay": 1.0, "ffn": None},
+    {**NANOCHAT, "document_mask": True, "z_loss": 0.05, "loss_chunks": 2, "kv_heads": 1, "schedule": "wsd"},
 ]
 MUON = [
-    {}, {"tie_embeddings": True}, {"qk_norm": True, "clip_norm": 0.3}, {"weight_decay": 3.0, "schedule": "wsd"},
-    {"betas": (0.5, 0.8), "eps": 1e-3}, {"embedding_rate": 3.0, "head_rate": 0.3, "vector_rate": 4.0},
-    {"document_mask": True, "z_loss": 0.1, "kv_heads": 1, "ffn": 24},
+    {}, NANOCHAT, {"tie_embeddings": True}, {"qk_norm": True, "clip_norm": 0.3},
+    {"weight_decay": 3.0, "schedule": "wsd"}, {"betas": (0.5, 0.8), "eps": 1e-3},
+    {"embedding_rate": 3.0, "head_rate": 0.3, "vector_rate": 4.0},
+    {"document_mask": True, "z_loss": 0.1, "kv_heads": 1, "ffn": 24}, {"ffn": 32, "kv_heads": None},
+    *({**NANOCHAT, **options} for options in (
+        {"tie_embeddings": True, "logit_softcap": 3.0, "z_loss": 0.1}, {"document_mask": True, "kv_heads": 1},
+        {"ffn": None, "weight_decay": 3.0, "schedule": "wsd"}, {"ffn": 32, "kv_heads": None, "clip_norm": 0.3},
+        {"embedding_rate": 3.0, "head_rate": 0.3, "vector_rate": 4.0},
+    )),
 ]  # fmt: skip
 
 
@@ -88,9 +107,7 @@ def first_weights(folder, corpus, model: ModelConfig) -> dict:
         weights[name] = drawn * 1.5 / shape[-1] ** 0.5 if len(shape) == 2 else 1 + 0.3 * drawn
     folder.mkdir()
     save_file(weights, folder / "model.safetensors")
-    described = hugging_face_config(model.model_copy(update={"logit_softcap": None}), manifest.vocab_size)
-    described["logit_softcap"] = model.logit_softcap
-    (folder / "config.json").write_text(json.dumps(described))
+    (folder / "config.json").write_text(json.dumps(hugging_face_config(model, manifest.vocab_size)))
     shutil.copy(manifest.tokenizer.path, folder / "tokenizer.model")
     return weights
 
@@ -121,27 +138,28 @@ def check_equal(real, expected, losses: float, norms: float) -> None:
         assert got[2] == pytest.approx(wanted[2], rel=1e-12), f"learning rate of step {step}"
 
 
-@pytest.mark.parametrize("options", [*MIXES, *some(ALONE, default=12)], ids=named)
+@pytest.mark.parametrize("options", [*some(MIXES, default=10), *some(ALONE, default=13)], ids=named)
 def test_adamw_equals_the_reference(options, make_run, corpus, tmp_path):
     real, _, expected, _ = both(make_run, corpus, tmp_path, options)
     check_equal(real[:3], expected[:3], 1e-6, 1e-4)
     check_equal(real, expected, 5e-6, 1e-4)
 
 
-@pytest.mark.parametrize("options", some(MUON, default=2), ids=named)
+@pytest.mark.parametrize("options", some(MUON, default=3), ids=named)
 def test_muon_equals_the_reference(options, make_run, corpus, tmp_path):
     real, _, expected, _ = both(make_run, corpus, tmp_path, {**options, "optimizer": "muon"})
     check_equal(real[:3], expected[:3], 1e-6, 1e-4)
     check_equal(real, expected, 5e-6, 1e-4)
 
 
-def test_an_update_of_muon_equals_the_reference(make_run, corpus, tmp_path):
+@pytest.mark.parametrize("block", [{}, NANOCHAT], ids=named)
+def test_an_update_of_muon_equals_the_reference(block, make_run, corpus, tmp_path):
     """One update is that of the reference to float32's precision."""
     options = {"optimizer": "muon", "steps": 1, "warmup_steps": 0, "weight_decay": 0.0, "seq_len": 60}
-    _, weights, _, after = both(make_run, corpus, tmp_path, options)
+    _, weights, _, after = both(make_run, corpus, tmp_path, {**block, **options})
     first = load_file(tmp_path / "first" / "model.safetensors")
     errors = []
-    for name in (name for name in after if "proj" in name):
+    for name in (name for name, w in after.items() if name.startswith("model.layers.") and w.ndim == 2):
         expected = after[name] - first[name].double()
         errors.append(float((weights[name] - first[name] - expected).norm() / expected.norm()))
     assert max(errors) < 1e-4

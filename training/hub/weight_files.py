@@ -207,11 +207,9 @@ def _settings(config: ModelConfig, hub_config: dict[str, Any]) -> Iterator[tuple
     """Keys of the recipe that decide the weights' shapes or what is computed with them, with its value and that of
     config.json."""
     theirs = model_config(hub_config)
-    resolved = {"kv_heads": "kv_head_count", "ffn": "ffn_dim"}
-    for name in ModelConfig.model_fields:
-        if name != "seq_len":
-            attribute = resolved.get(name, name)
-            yield f"model.{name}", getattr(config, attribute), getattr(theirs, attribute)
+    ours, others = ({**one.model_dump(exclude={"seq_len"}), **one.filled} for one in (config, theirs))
+    for name, value in ours.items():
+        yield f"model.{name}", value, others[name]
 
 
 def _shapes(files: list[Path]) -> dict[str, tuple[int, ...]]:

@@ -85,6 +85,7 @@ def bytes_kept(kept: Iterable[Kept], tensor: int = 1, sequence: bool = True) -> 
 def kept_by_block(config: ModelConfig, product: int, compiled: bool, recompute: str) -> list[Kept]:
     """What a block keeps of each token; `product`: bytes of a number in products; `recompute`: see TrainingConfig."""
     h, f = config.dim, config.ffn_dim
+    wide = config.ffn_matrices - 1  # tensors of the width f that the first products of the feed-forward network make
     q, kv = config.heads * config.head_dim, config.kv_head_count * config.head_dim
     stream = Kept("the block's input", product * h, False)
     attended = [
@@ -95,11 +96,22 @@ def kept_by_block(config: ModelConfig, product: int, compiled: bool, recompute: 
         return [stream]
     if recompute == "selective":
         projected = Kept("results of the two products that are added to the stream", 2 * product * h, False)
-        return [stream, *attended, projected, Kept("gate and up", 2 * product * f, True)]
+        return [
+            stream,
+            *attended,
+            projected,
+            Kept("first products of the feed-forward network", wide * product * f, True),
+        ]
     if compiled:
         second = Kept("the stream after attention", product * h, False)
         ahead = [Kept("queries and keys before their norms", product * (q + kv), True)] * config.qk_norm
-        return [stream, second, *attended, *ahead, Kept("gate and up", 2 * product * f, True)]
+        return [
+            stream,
+            second,
+            *attended,
+            *ahead,
+            Kept("first products of the feed-forward network", wide * product * f, True),
+        ]
     norms = 2 * (2 * FLOAT * h + FLOAT)
     of_heads = 2 * FLOAT * (q + kv) + FLOAT * (config.heads + config.kv_head_count) if config.qk_norm else 0
     return [
@@ -108,7 +120,8 @@ def kept_by_block(config: ModelConfig, product: int, compiled: bool, recompute: 
         Kept("norms of queries and keys", of_heads, True),
         *attended,
         Kept("input of the output projection", product * q, True),
-        Kept("gate, up, silu, their product", 4 * product * f, True),
+        # gate, up, silu, their product; or the ReLU and its square
+        Kept("inside of the feed-forward network", (4 if wide == 2 else 2) * product * f, True),
     ]
 
 
@@ -127,7 +140,7 @@ class Counts:
 
 def counts(config: ModelConfig, vocab_size: int) -> Counts:
     """By the model's own count."""
-    root = vocab_size * config.dim * (1 if config.tie_embeddings else 2) + config.dim
+    root = vocab_size * config.dim * (1 if config.tie_embeddings else 2) + config.dim * config.norm_gains
     return Counts((decoder.parameter_count(config, vocab_size) - root) // config.layers, root, config.layers)
 
 
@@ -184,11 +197,13 @@ def peak(
         again = tokens * bytes_kept(kept_by_block(config, product, compiled, "none"), tensor)
     if training.recompute == "selective":  # but for what attention found, the values, gate and up, which are there
         kv = config.kv_head_count * config.head_dim
-        there = product * (config.heads * config.head_dim + kv + 2 * config.ffn_dim) + FLOAT * config.heads
+        wide = (config.ffn_matrices - 1) * config.ffn_dim
+        there = product * (config.heads * config.head_dim + kv + wide) + FLOAT * config.heads
         again -= tokens * there / tensor
     fetched = gathered + product * block if training.reshard_after_forward else gathered
-    # the gradients of the three wide tensors of the feed-forward network and of the stream
-    of_token = product * (4 * config.ffn_dim / tensor + 2 * config.dim) + 2 * FLOAT * config.dim * (not compiled)
+    # the gradients of the wide tensors of the feed-forward network and of the stream
+    wide = 4 if config.block == "llama" else 2
+    of_token = product * (wide * config.ffn_dim / tensor + 2 * config.dim) + 2 * FLOAT * config.dim * (not compiled)
     within = Memory(
         "backward of a block", weights, gradients, optimizer, fetched, live_activations + again, 0.0,
         output + tokens * of_token,
@@ -232,7 +247,7 @@ def _update_bytes(config: ModelConfig, training: TrainingConfig, layers: int, sh
         return 0.0
     h, f, q, kv = config.dim, config.ffn_dim, config.heads * config.head_dim, config.kv_head_count * config.head_dim
     alike: dict[tuple[int, int], int] = {}
-    for shape, times in (((q, h), 1), ((kv, h), 2), ((h, q), 1), ((f, h), 2), ((h, f), 1)):
+    for shape, times in (((q, h), 1), ((kv, h), 2), ((h, q), 1), ((f, h), config.ffn_matrices - 1), ((h, f), 1)):
         alike[shape] = alike.get(shape, 0) + times * layers
     most = 0.0
     for (rows, columns), matrices in alike.items():

@@ -20,6 +20,13 @@ SHAPES = {
         dim=32, layers=2, heads=4, kv_heads=2, seq_len=16, tie_embeddings=False, qk_norm=False
     ),
     "normed, capped": ModelConfig(dim=32, layers=2, heads=4, seq_len=16, qk_norm=True, logit_softcap=2.0),
+    "nanochat, tied": ModelConfig(block="nanochat", qk_norm=True, dim=32, layers=2, heads=4, seq_len=16),
+    "nanochat, untied, grouped": ModelConfig(
+        block="nanochat", qk_norm=True, dim=32, layers=2, heads=4, kv_heads=2, ffn=48, seq_len=16, tie_embeddings=False
+    ),
+    "nanochat, capped": ModelConfig(
+        block="nanochat", qk_norm=True, dim=32, layers=2, heads=2, seq_len=16, logit_softcap=2.0
+    ),
 }
 
 
@@ -34,47 +41,57 @@ def decoder(config: ModelConfig, seed: int = 1) -> Decoder:
 
 
 def naive(weights: dict[str, torch.Tensor], config: ModelConfig, tokens: list[int]) -> torch.Tensor:
-    """Llama for one sequence: a token, a head and a position at a time, in float64, rotations as complex numbers."""
+    """Llama, or NanoChat of transformers' modeling_nanochat.py, for one sequence: a token, a head and a position at a
+    time, in float64, rotations as complex numbers."""
+    nanochat = config.block == "nanochat"
     w = {name: tensor.double() for name, tensor in weights.items()}
     d = config.head_dim
 
-    def norm(x, weight):
+    def norm(x, weight=1.0):
         return x / torch.sqrt((x * x).mean() + config.norm_eps) * weight
 
     def turned(x, position):
         pairs = torch.complex(x[: d // 2], x[d // 2 :])
         angles = torch.tensor([position / config.rope_theta ** (2 * j / d) for j in range(d // 2)]).double()
-        pairs = pairs * torch.exp(1j * angles)
+        pairs = pairs * torch.exp((-1j if nanochat else 1j) * angles)
         return torch.cat([pairs.real, pairs.imag])
 
     xs = [w["embed_tokens.weight"][token] for token in tokens]
+    if nanochat:
+        xs = [norm(x) for x in xs]
     for layer in range(config.layers):
         p = {n.removeprefix(f"layers.{layer}."): t for n, t in w.items() if n.startswith(f"layers.{layer}.")}
-        normed = [norm(x, p["input_layernorm.weight"]) for x in xs]
+        normed = [norm(x) if nanochat else norm(x, p["input_layernorm.weight"]) for x in xs]
         heads = {kind: [(p[f"self_attn.{kind}_proj.weight"] @ x).split(d) for x in normed] for kind in ("q", "k", "v")}
-        if config.qk_norm:
-            for kind in ("q", "k"):
+        for kind in ("q", "k"):
+            if config.qk_norm and not nanochat:
                 scale = p[f"self_attn.{kind}_norm.weight"]
                 heads[kind] = [tuple(norm(x, scale) for x in some) for some in heads[kind]]
+            heads[kind] = [tuple(turned(x, place) for x in some) for place, some in enumerate(heads[kind])]
+            if nanochat:
+                heads[kind] = [tuple(norm(x) for x in some) for some in heads[kind]]
         for here in range(len(xs)):
             out = []
             for head in range(config.heads):
                 shared = head // (config.heads // config.kv_head_count)
-                q = turned(heads["q"][here][head], here)
-                scores = [q @ turned(heads["k"][i][shared], i) / math.sqrt(d) for i in range(here + 1)]
+                q = heads["q"][here][head]
+                scores = [q @ heads["k"][i][shared] / math.sqrt(d) for i in range(here + 1)]
                 parts = torch.softmax(torch.stack(scores), 0)
                 out.append(sum(part * heads["v"][i][shared] for i, part in enumerate(parts)))
             x = xs[here] + p["self_attn.o_proj.weight"] @ torch.cat(out)
+            if nanochat:
+                xs[here] = x + p["mlp.fc2.weight"] @ torch.relu(p["mlp.fc1.weight"] @ norm(x)) ** 2
+                continue
             y = norm(x, p["post_attention_layernorm.weight"])
             gate = p["mlp.gate_proj.weight"] @ y
             xs[here] = x + p["mlp.down_proj.weight"] @ (gate * torch.sigmoid(gate) * (p["mlp.up_proj.weight"] @ y))
     output = w.get("lm_head.weight", w["embed_tokens.weight"])
-    logits = torch.stack([output @ norm(x, w["norm.weight"]) for x in xs])
+    logits = torch.stack([output @ (norm(x) if nanochat else norm(x, w["norm.weight"])) for x in xs])
     return logits if config.logit_softcap is None else config.logit_softcap * torch.tanh(logits / config.logit_softcap)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_decoder_is_llama(shape):
+def test_decoder_is_llama_or_nanochat(shape):
     config, model = SHAPES[shape], decoder(SHAPES[shape])
     tokens = torch.randint(0, VOCABULARY, (2, 9), generator=torch.Generator().manual_seed(2))
     with torch.no_grad():
