@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
@@ -55,10 +55,17 @@ DOCUMENT_LOSSES = "document_losses.parquet"
 RENDEZVOUS = "TRAINING_RENDEZVOUS"  # environment variable: where ranks find each other, as a URL of torch.distributed
 
 
-# Peak learning rates, and the embedding's over them: "The defaults" in docs/explanation/training.md. Those of AdamW are
-# not swept.
-OWN_RATES = {"adamw": 3e-3, "muon": 6e-3}
-OWN_EMBEDDING_RATES = {"adamw": 1.0, "muon": 3.0}
+class Rates(NamedTuple):
+    """Peak learning rates of an optimizer that the recipe does not set: of the matrices of the blocks, and of the
+    embedding and of an untied output matrix, relative to the former."""
+
+    matrices: float
+    embedding: float
+    head: float
+
+
+# "The defaults" in docs/explanation/training.md. Those of AdamW are not swept.
+OWN_RATES = {"adamw": Rates(3e-3, 1.0, 1.0), "muon": Rates(9e-3, 3.0, 2.0)}
 FP8_MULTIPLE = 16  # of both sides of a matrix, as products in fp8 ask
 
 
@@ -228,7 +235,7 @@ class TrainingConfig(CheckedSettings):
     micro_batch: int = Field(default=4, gt=0, description="Sequences per forward pass of a process.")
 
     learning_rate: float | None = Field(
-        default=None, gt=0, description="Peak rate, after warm-up. None: 0.006 for muon, 0.003 for adamw."
+        default=None, gt=0, description="Peak rate, after warm-up. None: 0.009 for muon, 0.003 for adamw."
     )
     embedding_rate: float | None = Field(
         default=None,
@@ -236,7 +243,11 @@ class TrainingConfig(CheckedSettings):
         description="Learning rate of the embedding, relative to the matrices of the blocks. None: 3 for "
         "muon, 1 for adamw.",
     )
-    head_rate: float = Field(default=1.0, gt=0, description="Relative learning rate of an untied output matrix.")
+    head_rate: float | None = Field(
+        default=None,
+        gt=0,
+        description="Relative learning rate of an untied output matrix. None: 2 for muon, 1 for adamw.",
+    )
     vector_rate: float = Field(default=1.0, gt=0, description="Relative learning rate of the gains of norms.")
     parametrization: Parametrization | None = Field(
         default=None,
@@ -251,6 +262,9 @@ class TrainingConfig(CheckedSettings):
     final_ratio: float = Field(default=0.0, ge=0, le=1, description="Final learning rate, as a fraction of the peak.")
     optimizer: Literal["adamw", "muon"] = Field(
         default="muon", description="Optimizer. muon: Muon for the matrices of the blocks, AdamW for the rest."
+    )
+    momentum: float = Field(
+        default=0.9, ge=0, lt=1, description="Muon: decay rate of the running mean of the gradients."
     )
     betas: tuple[float, float] = Field(default=(0.9, 0.95), description="AdamW: decay rates of its two running means.")
     eps: float = Field(default=1e-8, gt=0, description="AdamW: constant added to the denominator.")
@@ -382,19 +396,15 @@ class TrainingConfig(CheckedSettings):
         return self
 
     @property
-    def peak_rate(self) -> float:
-        """The learning rate of the blocks' matrices after the warm-up."""
-        return OWN_RATES[self.optimizer] if self.learning_rate is None else self.learning_rate
-
-    @property
-    def embedding_factor(self) -> float:
-        """The learning rate of the embedding over that of the blocks' matrices."""
-        return OWN_EMBEDDING_RATES[self.optimizer] if self.embedding_rate is None else self.embedding_rate
+    def rates(self) -> Rates:
+        """The peak learning rate of the blocks' matrices, after the warm-up, and the relative ones."""
+        given = Rates(self.learning_rate, self.embedding_rate, self.head_rate)  # type: ignore[arg-type]
+        return Rates(*(own if one is None else one for one, own in zip(given, OWN_RATES[self.optimizer], strict=True)))
 
     @property
     def filled(self) -> dict[str, Any]:
         """What settings of learning that are None stand for, by their names."""
-        return {"learning_rate": self.peak_rate, "embedding_rate": self.embedding_factor}
+        return dict(zip(("learning_rate", "embedding_rate", "head_rate"), self.rates, strict=True))
 
     @property
     def data_seed(self) -> int:

@@ -1,6 +1,6 @@
 """What a run does when its recipe says nothing of the model and the training."""
 
-from gristmill.training.config import OWN_EMBEDDING_RATES, OWN_RATES, ModelConfig, TrainingConfig
+from gristmill.training.config import OWN_RATES, ModelConfig, TrainingConfig
 from gristmill.training.decoder import Decoder
 from gristmill.training.run.loop import train
 from gristmill.training.step.optimizer import learning_rate, optimizers
@@ -8,14 +8,14 @@ from gristmill.training.step.optimizer import learning_rate, optimizers
 
 def test_each_optimizer_has_a_rate_of_its_own():
     muon, adamw, given = TrainingConfig(), TrainingConfig(optimizer="adamw"), TrainingConfig(learning_rate=0.02)
-    assert (muon.peak_rate, adamw.peak_rate, given.peak_rate) == (OWN_RATES["muon"], OWN_RATES["adamw"], 0.02)
+    assert (muon.rates, adamw.rates) == (OWN_RATES["muon"], OWN_RATES["adamw"])
+    assert given.rates == OWN_RATES["muon"]._replace(matrices=0.02)
     for training in (muon, adamw, given):
         peak = max(learning_rate(step, training.steps, training) for step in range(1, training.steps + 1))
-        assert peak == training.peak_rate
+        assert peak == training.rates.matrices
     assert optimizers(Decoder(ModelConfig(), 64), adamw).muon is None
-    embedding = TrainingConfig(embedding_rate=2)
-    assert embedding.embedding_factor == 2
-    assert (muon.embedding_factor, adamw.embedding_factor) == tuple(OWN_EMBEDDING_RATES[k] for k in ("muon", "adamw"))
+    relative = TrainingConfig(embedding_rate=2, head_rate=5)
+    assert relative.rates == OWN_RATES["muon"]._replace(embedding=2, head=5)
 
 
 def test_the_defaults_learn_from_what_the_first_steps_see(make_run, tmp_path):

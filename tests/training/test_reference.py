@@ -32,7 +32,7 @@ MODEL = {
 TRAINING = {
     "seed": 3, "order_seed": None, "steps": 6, "batch": 5, "micro_batch": 2, "learning_rate": 0.01,
     "embedding_rate": 1.0, "head_rate": 1.0, "vector_rate": 1.0, "warmup_steps": 2, "schedule": "cosine",
-    "decay_ratio": 0.5, "final_ratio": 0.1, "optimizer": "adamw", "betas": (0.9, 0.95), "eps": 1e-4,
+    "decay_ratio": 0.5, "final_ratio": 0.1, "optimizer": "adamw", "momentum": 0.95, "betas": (0.9, 0.95), "eps": 1e-4,
     "weight_decay": 0.1, "clip_norm": 1e9, "document_mask": False, "z_loss": 0.0, "precision": "fp32",
     "fp8_min_dim": None, "compile": False, "recompute": "none", "loss_chunks": 1, "log_every": 1,
     "guard": {"enabled": False}, "monitor_every": 10**6, "eval_every": 10**6, "eval_tasks": None, "eval_tokens": 21,

@@ -74,11 +74,10 @@ class Commit(BaseModel):
 
 def run_fingerprint(run: RunConfig, manifest: TrainingManifest, device: torch.device) -> dict[str, str]:
     """What must be the same in a checkpoint and in the run that resumes it, setting by setting: the precision as it is
-    on this device, the learning rate as the optimizer has it."""
+    on this device, the learning rates as the optimizer has them."""
     settings = {f"model.{k}": v for k, v in run.model.model_dump(mode="json").items()}
     learned = run.training.model_dump(mode="json", exclude={**dict.fromkeys(NEUTRAL, True), "guard": {"max_rollbacks"}})
-    learned["learning_rate"] = run.training.peak_rate
-    learned["embedding_rate"] = run.training.embedding_factor
+    learned |= run.training.filled
     learned["precision"] = precision(run.training.precision, device)
     settings |= {f"training.{k}": v for k, v in learned.items()}
     settings["init_digests"] = dict(sorted(run.init_digests.items()))

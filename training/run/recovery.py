@@ -194,7 +194,7 @@ class Recovery:
         return restored
 
     def _stop_unlearned(self, progress: Progress, losses: Losses, number: int, step: StepFigures) -> None:
-        rate = self.run.training.peak_rate
+        rate = self.run.training.rates.matrices
         figures = _finite(
             loss=losses.middle(), unigram_loss=self.unigram_entropy, learning_rate=rate, grad_norm=step.grad_norm
         )

@@ -142,13 +142,13 @@ def _runs(home: str, proxy: ProxyConfig) -> tuple[int, EvaluationSet, Losses]:
         record, tokens = ProxyTraining.model_validate(stage.settings), stage.result["tokens"]
         training = record.training
         salt = _salt(record, proxy, tokens)
-        if salt is None or training.peak_rate not in proxy.learning_rates:
+        if salt is None or training.rates.matrices not in proxy.learning_rates:
             continue
         table = parquet.read_table(files.join(stage.folder, DOCUMENT_LOSSES))
         documents = files.digest(orjson.dumps(table.select(["set", "document", "bytes"]).to_pylist()))
         tables[documents] = table
         arm = (stage.digests["mixture"], salt)
-        groups[tokens, documents][arm, training.seed, training.peak_rate] = table["bits"].to_numpy()
+        groups[tokens, documents][arm, training.seed, training.rates.matrices] = table["bits"].to_numpy()
     if not groups:
         raise ValueError(f"{home} has no finished run of the proxy {proxy.name}: train an A/A bank first")
     tokens, documents = max(groups, key=lambda group: (len(groups[group]), group))
@@ -175,4 +175,6 @@ def _salt(record: ProxyTraining, proxy: ProxyConfig, tokens: int) -> int | None:
     """The salt of a run; None for a run of another proxy."""
     training = record.training
     salts = range(MAX_SALTS)
-    return next((n for n in salts if run_record(proxy, tokens, training.peak_rate, training.seed, n) == record), None)
+    return next(
+        (n for n in salts if run_record(proxy, tokens, training.rates.matrices, training.seed, n) == record), None
+    )

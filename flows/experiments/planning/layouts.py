@@ -92,6 +92,7 @@ def kept_by_block(config: ModelConfig, product: int, compiled: bool, recompute: 
         Kept("queries, keys, values", product * (q + 2 * kv), True),
         Kept("attention output, and the logarithms of its sums", product * q + FLOAT * config.heads, True),
     ]
+    first = Kept("first products of the feed-forward network", wide * product * f, True)
     if recompute == "full":
         return [stream]
     if recompute == "selective":
@@ -100,7 +101,7 @@ def kept_by_block(config: ModelConfig, product: int, compiled: bool, recompute: 
             stream,
             *attended,
             projected,
-            Kept("first products of the feed-forward network", wide * product * f, True),
+            first,
         ]
     if compiled:
         second = Kept("the stream after attention", product * h, False)
@@ -110,7 +111,7 @@ def kept_by_block(config: ModelConfig, product: int, compiled: bool, recompute: 
             second,
             *attended,
             *ahead,
-            Kept("first products of the feed-forward network", wide * product * f, True),
+            first,
         ]
     norms = 2 * (2 * FLOAT * h + FLOAT)
     of_heads = 2 * FLOAT * (q + kv) + FLOAT * (config.heads + config.kv_head_count) if config.qk_norm else 0
