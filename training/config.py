@@ -49,7 +49,7 @@ class Parallel(CheckedSettings):
         return self.shard or processes // product
 
 
-TRAINING_VERSION = 1  # raised when equal settings and data give other losses
+TRAINING_VERSION = 2  # raised when equal settings and data give other losses
 CHECKPOINTS = "checkpoints"  # the folder of them in that of a run
 DOCUMENT_LOSSES = "document_losses.parquet"
 RENDEZVOUS = "TRAINING_RENDEZVOUS"  # environment variable: where ranks find each other, as a URL of torch.distributed
@@ -57,15 +57,14 @@ RENDEZVOUS = "TRAINING_RENDEZVOUS"  # environment variable: where ranks find eac
 
 class Rates(NamedTuple):
     """Peak learning rates of an optimizer that the recipe does not set: of the matrices of the blocks, and of the
-    embedding and of an untied output matrix, relative to the former."""
+    embedding, relative to the former."""
 
     matrices: float
     embedding: float
-    head: float
 
 
 # "The defaults" in docs/explanation/training.md. Those of AdamW are not swept.
-OWN_RATES = {"adamw": Rates(3e-3, 1.0, 1.0), "muon": Rates(9e-3, 3.0, 2.0)}
+OWN_RATES = {"adamw": Rates(3e-3, 1.0), "muon": Rates(6e-3, 3.0)}
 FP8_MULTIPLE = 16  # of both sides of a matrix, as products in fp8 ask
 
 
@@ -79,7 +78,7 @@ class ModelConfig(CheckedSettings):
     )
     dim: int = Field(default=128, gt=0, le=10**8, description="Width of the residual stream.")
     layers: int = Field(default=4, gt=0, le=10**5, description="Blocks of attention and feed-forward network.")
-    heads: int = Field(default=4, gt=0, description="Attention heads per layer.")
+    heads: int = Field(default=2, gt=0, description="Attention heads per layer.")
     kv_heads: int | None = Field(default=None, gt=0, description="Key-value heads (grouped-query). None: one per head.")
     ffn: int | None = Field(
         default=None,
@@ -90,7 +89,7 @@ class ModelConfig(CheckedSettings):
     seq_len: int = Field(default=256, gt=0, le=10**8, description="Context length in training (tokens).")
     rope_theta: float = Field(default=10_000.0, gt=0, description="Base of the rotary position embedding.")
     norm_eps: float = Field(default=1e-5, gt=0, description="Constant added to the mean square in RMSNorm.")
-    tie_embeddings: bool = Field(default=True, description="Use one matrix for input and output embeddings.")
+    tie_embeddings: bool = Field(default=False, description="Use one matrix for input and output embeddings.")
     qk_norm: bool = Field(default=True, description="Apply RMSNorm to each head's queries and keys, as in Qwen3.")
     logit_softcap: float | None = Field(
         default=None,
@@ -221,8 +220,8 @@ class TrainingConfig(CheckedSettings):
         description="Local folder with initial weights and their tokenizer, as `gristmill export model` "
         "writes it. None: random weights from `seed`.",
     )
-    steps: int = Field(default=240, gt=0, le=10**9, description="Number of updates of the weights.")
-    batch: int = Field(default=8, gt=0, description="Sequences per step, over all processes.")
+    steps: int = Field(default=480, gt=0, le=10**9, description="Number of updates of the weights.")
+    batch: int = Field(default=4, gt=0, description="Sequences per step, over all processes.")
     batch_ramp: tuple[BatchStage, ...] = Field(
         default=(),
         description="Stages with a larger batch, such as [{tokens: 200000, times: 2}]. Empty: the batch is constant.",
@@ -235,7 +234,7 @@ class TrainingConfig(CheckedSettings):
     micro_batch: int = Field(default=4, gt=0, description="Sequences per forward pass of a process.")
 
     learning_rate: float | None = Field(
-        default=None, gt=0, description="Peak rate, after warm-up. None: 0.009 for muon, 0.003 for adamw."
+        default=None, gt=0, description="Peak rate, after warm-up. None: 0.006 for muon, 0.003 for adamw."
     )
     embedding_rate: float | None = Field(
         default=None,
@@ -243,18 +242,14 @@ class TrainingConfig(CheckedSettings):
         description="Learning rate of the embedding, relative to the matrices of the blocks. None: 3 for "
         "muon, 1 for adamw.",
     )
-    head_rate: float | None = Field(
-        default=None,
-        gt=0,
-        description="Relative learning rate of an untied output matrix. None: 2 for muon, 1 for adamw.",
-    )
+    head_rate: float = Field(default=1.0, gt=0, description="Relative learning rate of an untied output matrix.")
     vector_rate: float = Field(default=1.0, gt=0, description="Relative learning rate of the gains of norms.")
     parametrization: Parametrization | None = Field(
         default=None,
         description="Initial weights and learning rates that scale with the model's size, such as {rule: "
         "mup, base_dim: 256}. None: standard, the same at every size.",
     )
-    warmup_steps: int = Field(default=20, ge=0, description="Steps in which the learning rate rises from 0.")
+    warmup_steps: int = Field(default=40, ge=0, description="Steps in which the learning rate rises from 0.")
     schedule: Literal["cosine", "wsd", "linear"] = Field(
         default="linear", description="How the learning rate falls. wsd: constant at the peak, then falls at the end."
     )
@@ -344,7 +339,7 @@ class TrainingConfig(CheckedSettings):
         default=None,
         description="First and last step to profile on rank 0, on a GPU with a memory snapshot. None: off.",
     )
-    eval_every: int = Field(default=60, gt=0, description="Steps between evaluations, plus the last step.")
+    eval_every: int = Field(default=120, gt=0, description="Steps between evaluations, plus the last step.")
     eval_tasks: Address | None = Field(
         default=None,
         description="Local folder of tasks, as for `gristmill train evaluate --tasks`, scored at each evaluation.",
@@ -354,7 +349,7 @@ class TrainingConfig(CheckedSettings):
         gt=0,
         description="Maximum number of tokens to evaluate per held-out set. For fixed documents, 4 bytes per token.",
     )
-    checkpoint_every: int = Field(default=60, gt=0, description="Steps between checkpoints, plus the last step.")
+    checkpoint_every: int = Field(default=120, gt=0, description="Steps between checkpoints, plus the last step.")
     keep_checkpoints: int = Field(default=1, gt=0, description="Newest checkpoints to keep, plus the middle one.")
     keep_every: int | None = Field(default=None, gt=0, description="Checkpoints at multiples of it are never deleted.")
 
@@ -397,14 +392,14 @@ class TrainingConfig(CheckedSettings):
 
     @property
     def rates(self) -> Rates:
-        """The peak learning rate of the blocks' matrices, after the warm-up, and the relative ones."""
-        given = Rates(self.learning_rate, self.embedding_rate, self.head_rate)  # type: ignore[arg-type]
-        return Rates(*(own if one is None else one for one, own in zip(given, OWN_RATES[self.optimizer], strict=True)))
+        """The peak learning rate of the blocks' matrices, after the warm-up, and that of the embedding over it."""
+        given, own = (self.learning_rate, self.embedding_rate), OWN_RATES[self.optimizer]
+        return Rates(*(default if one is None else one for one, default in zip(given, own, strict=True)))
 
     @property
     def filled(self) -> dict[str, Any]:
         """What settings of learning that are None stand for, by their names."""
-        return dict(zip(("learning_rate", "embedding_rate", "head_rate"), self.rates, strict=True))
+        return dict(zip(("learning_rate", "embedding_rate"), self.rates, strict=True))
 
     @property
     def data_seed(self) -> int:

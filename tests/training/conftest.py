@@ -99,7 +99,16 @@ def make_run(corpus):
     """A small run: 7 sequences a step, which neither 2 nor 3 ranks nor micro-batches of 2 divide."""
 
     def make(out, model=None, training=None, **rest) -> RunConfig:
-        model = {"dim": 32, "layers": 2, "heads": 4, "kv_heads": 2, "seq_len": 32, "qk_norm": False, **(model or {})}
+        model = {
+            "dim": 32,
+            "layers": 2,
+            "heads": 4,
+            "kv_heads": 2,
+            "seq_len": 32,
+            "qk_norm": False,
+            "tie_embeddings": True,
+            **(model or {}),
+        }
         training = {
             "steps": 40,
             "batch": 7,

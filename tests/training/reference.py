@@ -3,8 +3,7 @@
 RMSNorm (Zhang, Sennrich 2019), rotary positions as complex factors (Su et al. 2021) on the pairs that Llama's layout on
 the Hub has (i, i + d/2), grouped queries (Ainslie et al. 2023), QK-norm ahead of the rotation (Qwen3), SwiGLU (Shazeer
 2020), logit softcap (Gemma 2), z-loss (PaLM), clipping by the global norm (Pascanu et al. 2013), AdamW (Loshchilov,
-Hutter 2019), Muon (Jordan et al. 2024) with the factor 0.2 sqrt(longer side) (Liu et al. 2025, arXiv 2502.16982), rows
-scaled by the running mean of their squares (NorMuon, Li et al. 2025, arXiv 2510.05491).
+Hutter 2019), Muon (Jordan et al. 2024) with the factor 0.2 sqrt(longer side) (Liu et al. 2025, arXiv 2502.16982).
 
 The block nanochat is that of `modeling_nanochat.py` in transformers (Karpathy 2025): no norm has gains, one more is
 behind the embedding, positions turn the other way, QK-norm follows the rotation, and the feed-forward network is
@@ -145,7 +144,6 @@ class Optimizer:
         self.t, self.step = t, 0
         self.first = {name: torch.zeros_like(w) for name, w in weights.items()}
         self.second = {name: torch.zeros_like(w) for name, w in weights.items()}
-        self.rows = {}
 
     def update(self, weights, gradients, peak):
         self.step += 1
@@ -159,13 +157,9 @@ class Optimizer:
             m = self.first[name]
             if t["optimizer"] == "muon" and name.endswith(IN_BLOCKS):
                 # Jordan sums beta m + g; the mean is that times 1 - beta, which matters to the rounding alone
-                beta, longer = t["momentum"], max(g.shape)
+                beta = t["momentum"]
                 m = self.first[name] = beta * m + (1 - beta) * g
-                update = orthogonal((1 - beta) * g + beta * m)
-                # the mean square of each row, over that of rows of orthogonal matrices; its running mean begins at 1
-                rows = longer * (update**2).mean(1, keepdim=True)
-                self.rows[name] = 0.95 * self.rows.get(name, torch.ones_like(rows)) + 0.05 * rows
-                weights[name] = w - lr * 0.2 * math.sqrt(longer) * update / torch.sqrt(self.rows[name])
+                weights[name] = w - lr * 0.2 * math.sqrt(max(g.shape)) * orthogonal((1 - beta) * g + beta * m)
                 continue
             m = self.first[name] = b1 * m + (1 - b1) * g
             v = self.second[name] = b2 * self.second[name] + (1 - b2) * g * g

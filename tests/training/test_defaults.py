@@ -14,8 +14,7 @@ def test_each_optimizer_has_a_rate_of_its_own():
         peak = max(learning_rate(step, training.steps, training) for step in range(1, training.steps + 1))
         assert peak == training.rates.matrices
     assert optimizers(Decoder(ModelConfig(), 64), adamw).muon is None
-    relative = TrainingConfig(embedding_rate=2, head_rate=5)
-    assert relative.rates == OWN_RATES["muon"]._replace(embedding=2, head=5)
+    assert TrainingConfig(embedding_rate=2).rates == OWN_RATES["muon"]._replace(embedding=2)
 
 
 def test_the_defaults_learn_from_what_the_first_steps_see(make_run, tmp_path):

@@ -21,26 +21,20 @@ from gristmill.training.world import local
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 ITERATIONS = 5
 EPS = 1e-7
-ROWS_DECAY = 0.95  # of the running means of rows, as in NorMuon
-SMALLEST_ROW = 0.01  # mean square of a row's updates, over the expected one, below which a row is not made larger
 
 
 class Muon:
     """Of groups {"params": matrices, "lr_multiplier": of the learning rate, "decay": what an update takes away of the
     weights, over its learning rate}. `momentum`: the decay rate of the mean of gradients, of Nesterov's kind.
 
-    Its updates are scaled to the size of AdamW's (0.2 sqrt of the longer side: Moonshot, arXiv 2502.16982), and each
-    row by its own running mean (NorMuon, arXiv 2510.05491), so that no neuron learns much faster than another.
-
-    `state`, by matrix: its momentum_buffer, and row_excess, (rows, 1): the running mean of a row's mean square over the
-    one that rows of orthogonal matrices have, less 1. It begins at 0, where the update is that of plain Muon, so it
-    needs no correction of its first steps. Both are sharded like the matrix.
+    Its updates are scaled to the size of AdamW's (0.2 sqrt of the longer side: Moonshot, arXiv 2502.16982). `state`: by
+    matrix its momentum_buffer, sharded like it.
     """
 
     def __init__(self, groups: list[dict[str, Any]], momentum: float) -> None:
         self.param_groups, self.momentum = groups, momentum
         self.state = {
-            parameter: {"momentum_buffer": torch.zeros_like(parameter), "row_excess": zero_rows(parameter)}
+            parameter: {"momentum_buffer": torch.zeros_like(parameter)}
             for group in groups
             for parameter in group["params"]
         }
@@ -59,9 +53,7 @@ class Muon:
         self, matrices: list[torch.Tensor], rate: float, decay: float, divisor: torch.Tensor, skip: torch.Tensor
     ) -> None:
         """Of matrices of one shape, which are stacked: a few operations for all of them."""
-        momenta, excesses = (
-            [local(self.state[matrix][name]) for matrix in matrices] for name in ("momentum_buffer", "row_excess")
-        )
+        momenta = [local(self.state[matrix]["momentum_buffer"]) for matrix in matrices]
         gradient = torch.stack([local(matrix.grad) for matrix in matrices])
         for matrix in matrices:
             matrix.grad = None
@@ -72,23 +64,9 @@ class Muon:
         update = gradient.lerp_(momentum, self.momentum).to(torch.bfloat16 if gradient.is_cuda else torch.float32)
         del gradient, momentum
         update = orthogonalized(update, matrices[0]).float()
-        longer = max(matrices[0].shape)
-        excess, now = torch.stack(excesses), update.square().mean(-1, keepdim=True) * longer - 1
-        excess.lerp_(now, torch.where(skip, 0.0, 1 - ROWS_DECAY))
-        torch._foreach_copy_(excesses, excess.unbind())
-        update = update * (1 + excess).clamp_min(SMALLEST_ROW).rsqrt()
         weights = [local(matrix) for matrix in matrices]
         torch._foreach_mul_(weights, torch.where(skip, 1.0, 1 - rate * decay))
-        torch._foreach_add_(weights, update.unbind(), alpha=-rate * (0.2 * math.sqrt(longer)))
-
-
-def zero_rows(parameter: torch.Tensor) -> torch.Tensor:
-    """Zeros of the shape (rows, 1), sharded like a matrix."""
-    zeros = torch.zeros(len(local(parameter)), 1, dtype=torch.float32, device=parameter.device)
-    if not isinstance(parameter, DTensor):
-        return zeros
-    mesh, placements, shape = parameter.device_mesh, parameter.placements, torch.Size((len(parameter), 1))
-    return DTensor.from_local(zeros, mesh, placements, run_check=False, shape=shape, stride=(1, 1))
+        torch._foreach_add_(weights, update.unbind(), alpha=-rate * (0.2 * math.sqrt(max(matrices[0].shape))))
 
 
 def orthogonalized(updates: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
@@ -168,7 +146,12 @@ def treatment(name: str, parameter: torch.Tensor, model: ModelConfig, training: 
     2501.00656). A tied matrix counts as the embedding; lm_head decays.
     """
     group, by_size, rates = group_of(name, parameter), multipliers(name, model, training), training.rates
-    ratios = {"embedding": rates.embedding, "head": rates.head, "matrices": 1.0, "vectors": training.vector_rate}
+    ratios = {
+        "embedding": rates.embedding,
+        "head": training.head_rate,
+        "matrices": 1.0,
+        "vectors": training.vector_rate,
+    }
     return Treatment(
         group,
         "muon" if training.optimizer == "muon" and group == "matrices" else "adamw",

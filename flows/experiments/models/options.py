@@ -14,7 +14,7 @@ class ImportRequest:
     name: str = option("name of the run and of the model's folder")
     trainer: str = option("program, such as olmo-core; prefix of its metrics")
     model: Path | None = option(
-        "trained model in Hugging Face format (Llama, Qwen3), to evaluate on the recipe's held-out text",
+        "trained model in Hugging Face format (Llama, Qwen3, NanoChat), to evaluate on the recipe's held-out text",
         None,
     )
     step: str | None = option("column of the step; default: a common name", None, metavar="COLUMN")

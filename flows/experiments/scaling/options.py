@@ -70,6 +70,7 @@ class TransferOptions:
     batch: int = option("sequences per step", 8, min=1)
     seq_len: int = option("tokens per sequence", 32, min=4)
     optimizer: str = option("optimizer: adamw or muon", "adamw")
+    block: str = option("model.block: llama or nanochat", "llama")
     mixture: str | None = option(
         "mixture.json of a finished run's tokens; default: synthetic tokens", None, metavar="FILE"
     )

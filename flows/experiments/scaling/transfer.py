@@ -101,7 +101,8 @@ HEAD_DIM = 16  # of all sizes
 
 
 def _model(check: TransferOptions, size: Size) -> ModelConfig:
-    return ModelConfig(dim=size.dim, layers=size.layers, heads=size.dim // HEAD_DIM, seq_len=check.seq_len)
+    heads = size.dim // HEAD_DIM
+    return ModelConfig(block=check.block, dim=size.dim, layers=size.layers, heads=heads, seq_len=check.seq_len)
 
 
 def _training(check: TransferOptions, rule: str, rate: float, seed: int) -> TrainingConfig:

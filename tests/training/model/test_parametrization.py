@@ -13,7 +13,7 @@ from gristmill.flows.experiments.scaling.options import TransferOptions
 from gristmill.flows.experiments.scaling.transfer import coordinates
 from gristmill.storage.training_manifest import load_training_manifest
 from gristmill.training.config import ModelConfig, Parametrization, TrainingConfig
-from gristmill.training.decoder import Decoder, initial, rotary
+from gristmill.training.decoder import Decoder, initial
 from gristmill.training.evaluate.heldout import Evaluator
 from gristmill.training.hub.weight_files import hugging_face_config
 from gristmill.training.hub.weights import load_model
@@ -25,9 +25,10 @@ from gristmill.training.world import processes
 
 VOCABULARY = 50
 SHAPES = {
-    "tied": {},
+    "tied": {"tie_embeddings": True},
     "untied, grouped": {"tie_embeddings": False, "kv_heads": 2},
     "qk-norm": {"qk_norm": True},
+    "nanochat": {"block": "nanochat"},
 }
 
 
@@ -41,8 +42,8 @@ class Explicit(torch.nn.Module):
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         inner = self.inner
-        cos, sin = rotary(tokens.shape[1], inner.config.head_dim, inner.config.rope_theta, tokens.device)
-        x = inner.embed_tokens(tokens)
+        cos, sin = inner.angles(tokens)
+        x = inner.embedded(tokens)
         for layer in inner.layers:
             own = layer.self_attn
             q, k, v = own.heads(layer.input_layernorm(x), cos, sin)
@@ -63,6 +64,9 @@ def test_folded_weights_learn_as_with_the_papers_multipliers(shape):
     m, depth, lr, decay, eps = 2.0, 3.0, 0.01, 0.1, 1e-8
     config = ModelConfig(dim=32, layers=3, heads=4, seq_len=16, **SHAPES[shape])
     rule = {"rule": "completep", "base_dim": 16, "base_layers": 1, "base_head_dim": 4}
+    attention = math.sqrt(4) / 8
+    if config.block == "nanochat":  # whose queries cannot be scaled
+        rule["base_head_dim"], attention = None, 1 / math.sqrt(8)
     training = TrainingConfig(optimizer="adamw", parametrization=rule, eps=eps, weight_decay=decay)
     ours, theirs = (Decoder(config, VOCABULARY) for _ in range(2))
     groups = []
@@ -75,7 +79,7 @@ def test_folded_weights_learn_as_with_the_papers_multipliers(shape):
             block = name.startswith("layers.")
             if matrix and block:
                 drawn *= m**-0.5  # variance 1/m
-                if name.endswith(("o_proj.weight", "down_proj.weight")):
+                if name.endswith(("o_proj.weight", "down_proj.weight", "fc2.weight")):
                     drawn *= math.sqrt(depth)  # the base has one layer
             parameter.copy_(drawn)
             rate = lr / m if matrix and block else lr
@@ -88,7 +92,7 @@ def test_folded_weights_learn_as_with_the_papers_multipliers(shape):
                     "eps": eps / (m * depth) if block else eps / m,
                 }
             )
-    explicit = Explicit(theirs, output=1 / m, attention=math.sqrt(4) / 8, residual=1 / depth)
+    explicit = Explicit(theirs, output=1 / m, attention=attention, residual=1 / depth)
     reference, folded = torch.optim.AdamW(groups, betas=(0.9, 0.95)), optimizers(ours, training)
     for _ in range(5):
         rows = torch.randint(VOCABULARY, (4, 17))
