@@ -265,12 +265,12 @@ class TrainingConfig(CheckedSettings):
     eps: float = Field(default=1e-8, gt=0, description="AdamW: constant added to the denominator.")
     weight_decay: float = Field(default=0.1, ge=0, description="Weight decay, only on the matrices of linear layers.")
     clip_norm: float = Field(default=1.0, gt=0, description="Maximum norm of the whole gradient.")
-    objective: Literal["causal", "prefix_lm", "span_corruption", "ul2", "fill_in_the_middle"] = Field(
+    objective: Literal["causal", "prefix_lm", "span_corruption", "ul2", "fill_in_the_middle", "masked"] = Field(
         default="causal",
         description="What the model predicts: each next token, or a part of a window; see "
         "docs/explanation/training.md.",
     )
-    corruption_rate: float = Field(default=0.15, gt=0, lt=1, description="span_corruption: fraction of the tokens.")
+    corruption_rate: float = Field(default=0.15, gt=0, lt=1, description="span_corruption, masked: fraction of tokens.")
     mean_span: float = Field(default=3.0, ge=1, description="span_corruption: mean length of a span (tokens).")
     fim_rate: float = Field(default=0.5, ge=0, le=1, description="fill_in_the_middle: fraction of the documents.")
     fim_spm_rate: float = Field(
@@ -373,6 +373,10 @@ class TrainingConfig(CheckedSettings):
                 f"objective {self.objective} has the targets of all documents after all of their texts, "
                 "which document_mask true would hide from them; set document_mask: false"
             )
+        if self.objective == "masked" and self.document_mask:
+            raise ValueError("objective masked may mask the ends of documents; set document_mask: false")
+        if self.objective == "masked" and self.eval_tasks:
+            raise ValueError("objective masked predicts no next tokens, by which tasks are scored; remove eval_tasks")
         if not all(0 <= beta < 1 for beta in self.betas):
             raise ValueError(
                 f"betas {list(self.betas)} are not from 0 to below 1; give two such numbers, as [0.9, 0.95]"
@@ -478,6 +482,8 @@ class RunConfig(CheckedSettings):
                 f"training.init_from is {self.training.init_from}, and init_digests has {len(self.init_digests)} "
                 "files; give both or neither"
             )
+        if self.document_losses and self.training.objective == "masked":
+            raise ValueError("document_losses is true, but objective masked predicts no next tokens; set it to false")
         if late := self.training.late_stage(self.model.seq_len):
             raise ValueError(late)
         return self

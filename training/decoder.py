@@ -105,7 +105,7 @@ class Attention(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.head_dim = config.head_dim
-        self.grouped = config.kv_head_count != config.heads
+        self.grouped, self.causal = config.kv_head_count != config.heads, True
         self.q_proj = nn.Linear(config.dim, config.heads * config.head_dim, bias=False)
         self.k_proj = nn.Linear(config.dim, config.kv_head_count * config.head_dim, bias=False)
         self.v_proj = nn.Linear(config.dim, config.kv_head_count * config.head_dim, bias=False)
@@ -117,7 +117,10 @@ class Attention(nn.Module):
         self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, mask: torch.Tensor | BlockMask | None
     ) -> torch.Tensor:
         q, k, v = self.heads(x, cos, sin)
-        y = causal_attention(q, k, v, mask, self.grouped)
+        if self.causal:
+            y = causal_attention(q, k, v, mask, self.grouped)
+        else:
+            y = F.scaled_dot_product_attention(q, k, v, enable_gqa=self.grouped)
         return self.o_proj(y.transpose(1, 2).flatten(2))
 
     def heads(
@@ -199,18 +202,22 @@ class Block(nn.Module):
 class Decoder(nn.Module):
     """Token ids (batch, length) to logits (batch, length, vocab_size); with targets, to their `loss_sums`.
 
-    `end_of_text`: its id, where documents are kept apart by `document_mask`.
+    `end_of_text`: its id, where a causal model keeps documents apart by `document_mask`. Not `causal`: tokens see all.
 
     With tied embeddings there is no second module that owns the matrix: the output multiplies by
     embed_tokens.weight itself. One owner means one FSDP group and one key in a checkpoint.
     """
 
-    def __init__(self, config: ModelConfig, vocab_size: int, end_of_text: int | None = None) -> None:
+    def __init__(
+        self, config: ModelConfig, vocab_size: int, end_of_text: int | None = None, causal: bool = True
+    ) -> None:
         super().__init__()
-        self.config = config
+        self.config, self.causal = config, causal
         self.end_of_text = end_of_text
         self.embed_tokens = nn.Embedding(vocab_size, config.dim)
         self.layers = nn.ModuleList(Block(config) for _ in range(config.layers))
+        for layer in self.layers:
+            cast(Block, layer).self_attn.causal = causal
         self.norm = norm_of(config, config.dim)
         self.lm_head = None if config.tie_embeddings else nn.Linear(config.dim, vocab_size, bias=False)
         # each as one function with the output projection, so that it can be compiled with it
@@ -230,7 +237,13 @@ class Decoder(nn.Module):
 
     def scores(self, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """As `losses`, and 1 for each target that is not the likeliest token, else 0: (2, batch, length)."""
+        self.check_causal()
         return self._each(self.each_score, tokens, targets).clone()
+
+    def check_causal(self) -> None:
+        """Raise ValueError for a model of the objective masked."""
+        if not self.causal:
+            raise ValueError("the model was trained with objective masked, so it predicts no next token; use another")
 
     def _each(self, each: Callable[..., torch.Tensor], tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         x = self._hidden(tokens).flatten(0, 1)

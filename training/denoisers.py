@@ -6,6 +6,7 @@ names of its own tokens. Imports neither torch nor numpy.
 - ul2: the seven denoisers of UL2 (Tay et al. 2022, arXiv 2205.05131, table 1), one a sample, each as likely; a token of
   the mode stands ahead.
 - prefix_lm: the tokens behind a random place are the targets.
+- masked: BERT (Devlin et al. 2018, arXiv 1810.04805, appendix A.1), see `gristmill.training.objectives`.
 - fill_in_the_middle: Bavarian et al. 2022 (arXiv 2207.14255), see `gristmill.training.objectives`.
 """
 
@@ -16,6 +17,7 @@ from typing import NamedTuple
 from gristmill.training.config import TrainingConfig
 
 FIM = ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>")
+MASK = "<|mask|>"
 FIM_TOKENS = 128  # of a sample for each document that may be rearranged, which adds len(FIM) tokens
 MIN_TOKENS = 8  # tokens of a sample
 
@@ -83,6 +85,8 @@ def own_tokens(training: TrainingConfig, seq_len: int) -> tuple[str, ...]:
     """Names of the tokens that the objective needs in the vocabulary."""
     if training.objective == "fill_in_the_middle":
         return FIM
+    if training.objective == "masked":
+        return (MASK,)
     each = denoisers(training)
     if not each:
         return ()

@@ -10,20 +10,23 @@ import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
 
 IGNORE = -100
+IN_PLACE = 1 << 32  # above every token id
 
 
 def inputs_and_targets(rows: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Split (n, seq_len + 1) token ids into inputs and next-token targets, padded to `count` rows.
 
-    A token that is read but no target is given as its bitwise complement, ~id. Padding rows have only IGNORE targets:
+    A token that is read but no target is given as its bitwise complement, ~id; one whose target is predicted at its own
+    place, instead of the next token, as (target + 1) * IN_PLACE + id. Padding rows have only IGNORE targets:
     they add nothing to a sum, and give every rank the same number of forward passes, without which the ranks'
     collectives would wait for each other for ever.
     """
     padding = count - len(rows)
     read, following = rows[:, :-1], rows[:, 1:]
-    inputs = F.pad(torch.where(read < 0, ~read, read), (0, 0, 0, padding))
-    targets = F.pad(following.masked_fill(following < 0, IGNORE), (0, 0, 0, padding), value=IGNORE)
-    return inputs, targets
+    inputs = F.pad(torch.where(read < 0, ~read, read % IN_PLACE), (0, 0, 0, padding))
+    targets = torch.where(read < IN_PLACE, following, read // IN_PLACE - 1)
+    targets = targets.masked_fill((targets < 0) | (targets >= IN_PLACE), IGNORE)
+    return inputs, F.pad(targets, (0, 0, 0, padding), value=IGNORE)
 
 
 def logits_of(x: torch.Tensor, weight: torch.Tensor, softcap: float | None) -> torch.Tensor:

@@ -14,7 +14,8 @@ is the targets. Fill in the middle, on each document of a sample, or the part of
     SPM    <prefix> <suffix> s <middle> p m
 
 the second as in the paper's joint training (its appendix D, variant 2). Two places cut the tokens, where the paper cuts
-characters; all are targets, as there; the end-of-text token stays at the end. Attention stays causal everywhere.
+characters; all are targets, as there; the end-of-text token stays at the end. Attention is causal but for `masked`: a
+share of the tokens are targets where they stand, read as the mask token (80%), a random one (10%) or as they are (10%).
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from gristmill.storage.training_manifest import TrainingManifest
 from gristmill.training.config import TrainingConfig
 from gristmill.training.denoisers import (
     FIM,
+    MASK,
     Denoiser,
     denoisers,
     missing_tokens,
@@ -39,6 +41,7 @@ from gristmill.training.denoisers import (
     sentinel,
     tokens_read,
 )
+from gristmill.training.loss import IN_PLACE
 
 Drawn: TypeAlias = Callable[[str, int], int]  # (what for, n): a number below n
 
@@ -66,7 +69,7 @@ class Objective:
             raise ValueError(wrong)
         self.training, self.seq_len, self.seed = training, seq_len, training.data_seed
         self.tokens = tokens_read(training, seq_len)
-        self.end_of_text = manifest.end_of_text
+        self.end_of_text, self.vocab_size = manifest.end_of_text, manifest.vocab_size
         self.denoisers = denoisers(training)
         self.ids = {name: names.index(name) for name in own_tokens(training, seq_len)}
 
@@ -78,10 +81,23 @@ class Objective:
         elif self.denoisers:
             denoiser = self.denoisers[drawn("denoiser", len(self.denoisers))]
             ids = self._denoised(text, denoiser, drawn)
+        elif self.training.objective == "masked":
+            ids = self._masked(text, sample)
         else:
             ids = _prefixed(text, 1 + drawn("prefix", len(text) - 1))
         padding = np.full(self.seq_len + 1 - len(ids), ~self.end_of_text)
         return np.concatenate([ids, padding])
+
+    def _masked(self, text: np.ndarray, sample: int) -> np.ndarray:
+        digest = hashlib.shake_256(f"{self.seed}\0masked\0{sample}".encode()).digest(12 * len(text))
+        order, kinds, others = np.frombuffer(digest, "<u4").reshape(3, -1)
+        count = max(round(self.training.corruption_rate * (len(text) - 1)), 1)
+        chosen = np.argsort(order[:-1], kind="stable")[:count]  # the last one begins the next window
+        target, kind = text[chosen], kinds[chosen] % 10
+        read = np.where(kind == 8, others[chosen] % self.vocab_size, np.where(kind == 9, target, self.ids[MASK]))
+        ids = ~text
+        ids[chosen] = (target + 1) * IN_PLACE + read
+        return ids
 
     def _denoised(self, text: np.ndarray, denoiser: Denoiser, drawn: Drawn) -> np.ndarray:
         corrupted, spans = denoiser.counts(len(text))

@@ -274,7 +274,8 @@ def empty_sharded_model(
     the weights are set, one whole parameter at a time in CPU memory.
     """
     with torch.device("meta"):
-        model = Decoder(config, vocab_size, end_of_text if training.document_mask else None)
+        end = end_of_text if training.document_mask else None
+        model = Decoder(config, vocab_size, end, causal=training.objective != "masked")
     if training.fp8_min_dim:
         multiply_in_fp8(model.layers, training.fp8_min_dim, world.device)
     compiles = world.device.type == "cuda" if training.compile is None else training.compile

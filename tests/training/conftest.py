@@ -10,6 +10,7 @@ import torch
 
 from gristmill.storage import checked_json, files
 from gristmill.training.config import ModelConfig, RunConfig, TrainingConfig
+from gristmill.training.denoisers import MASK
 
 torch.set_num_threads(1)  # for tensors this small a second thread only waits
 # What is forked for a rank has imported training already, which takes seconds of CPU time.
@@ -46,10 +47,9 @@ def token_bytes(pieces: sentencepiece.SentencePieceProcessor) -> list[int]:
     ]
 
 
-@pytest.fixture(scope="session")
-def corpus(tmp_path_factory):
-    """The path of a mixture's JSON file: two sources of two shards each, both with held-out text."""
-    folder = tmp_path_factory.mktemp("corpus")
+def write_corpus(folder, symbols: tuple[str, ...] = ()):
+    """The path of a mixture's JSON file: two sources of two shards each, both with held-out text. `symbols`: special
+    tokens of the tokenizer."""
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(documents(0, 300)),
         model_prefix=str(folder / "tokenizer"),
@@ -59,6 +59,7 @@ def corpus(tmp_path_factory):
         normalization_rule_name="identity",
         add_dummy_prefix=False,
         remove_extra_whitespaces=False,
+        user_defined_symbols=list(symbols),
         minloglevel=2,
     )
     pieces = sentencepiece.SentencePieceProcessor(model_file=str(folder / "tokenizer.model"))
@@ -92,6 +93,17 @@ def corpus(tmp_path_factory):
     path = folder / "mixture.json"
     checked_json.write(str(path), mixture)
     return path
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory):
+    return write_corpus(tmp_path_factory.mktemp("corpus"))
+
+
+@pytest.fixture(scope="session")
+def masked_corpus(tmp_path_factory):
+    """That of a tokenizer that has the token of the objective masked."""
+    return write_corpus(tmp_path_factory.mktemp("masked-corpus"), (MASK,))
 
 
 @pytest.fixture(scope="session")

@@ -17,11 +17,12 @@ from gristmill.storage import parquet
 from gristmill.storage.damage import RecordedFile
 from gristmill.storage.tokenizer_files import read_tokenizer
 from gristmill.storage.training_manifest import SourceShards, TrainingManifest
-from gristmill.training.config import RunConfig
+from gristmill.training.config import RunConfig, TrainingConfig
 from gristmill.training.decoder import Decoder
 from gristmill.training.evaluate.task_scores import scored, task_scores
 from gristmill.training.evaluate.tasks import read_tasks
-from gristmill.training.loss import IGNORE, bits_per_byte
+from gristmill.training.loss import IGNORE, bits_per_byte, inputs_and_targets
+from gristmill.training.objectives import Objective
 from gristmill.training.world import World, micro_batch
 
 CHUNK = 1 << 22  # tokens counted at once
@@ -53,13 +54,17 @@ class HeldoutWindows:
         return (self.token_bytes[np.where(real, self.targets, 0)] * real).sum(1)
 
 
-def heldout_windows(manifest: TrainingManifest, seq_len: int, eval_tokens: int) -> HeldoutWindows:
+def heldout_windows(
+    manifest: TrainingManifest, seq_len: int, eval_tokens: int, training: TrainingConfig | None = None
+) -> HeldoutWindows:
     """Cut each held-out set into windows whose targets do not overlap; the last one may be short.
 
     All of a set whose documents are fixed is read, so that the same text is evaluated whatever the tokenizer is.
     Another one with more than eval_tokens targets gives windows spread evenly over its length. Nothing depends on a
-    seed or on the world size.
+    seed or on the world size. `training`: with the objective masked, windows are masked, each the same way every time.
     """
+    fixed = training and training.model_copy(update={"order_seed": 0})
+    masked = Objective(fixed, seq_len, manifest) if fixed and fixed.objective == "masked" else None
     sources, inputs, targets = [], [], []
     for index, heldout in enumerate(manifest.heldout):
         tokens = Tokens(heldout.shards, manifest.vocab_size, manifest.dtype)
@@ -72,9 +77,11 @@ def heldout_windows(manifest: TrainingManifest, seq_len: int, eval_tokens: int) 
         for turn in range(window_count):
             start = turn * total // window_count * seq_len
             ids = tokens.read(start, min(start + seq_len + 1, len(tokens)))
+            ids = masked(ids, start) if masked else ids
             padding = (0, seq_len + 1 - len(ids))
-            inputs.append(np.pad(ids[:-1], padding))
-            targets.append(np.pad(ids[1:], padding, constant_values=IGNORE))
+            [read], [predicted] = inputs_and_targets(torch.from_numpy(ids)[None], 1)
+            inputs.append(np.pad(read, padding))
+            targets.append(np.pad(predicted, padding, constant_values=IGNORE))
             sources.append(index)
     return HeldoutWindows(
         names=tuple(f"{heldout.kind}/{heldout.name}" for heldout in manifest.heldout),
@@ -184,7 +191,7 @@ class Evaluator:
         training = run.training
         self.world, self.micro_batch = world, micro_batch(training, world.size)
         self.tokens = self.micro_batch * run.model.seq_len
-        self.windows = heldout_windows(manifest, run.model.seq_len, training.eval_tokens)
+        self.windows = heldout_windows(manifest, run.model.seq_len, training.eval_tokens, training)
         self.counts = token_counts(manifest, world)
         self.unigram_entropy = unigram_entropy(manifest, self.counts)
         self.tasks = read_tasks(Path(training.eval_tasks))[0] if training.eval_tasks else []

@@ -21,6 +21,7 @@ def verbatim(model: Decoder, texts: np.ndarray, prompt: int) -> np.ndarray:
     would write token by token: as long as all before are the text's, what it sees is the text. Raises ValueError for
     texts that are longer than the model's context.
     """
+    model.check_causal()
     seq_len = model.config.seq_len
     if texts.shape[1] - 1 > seq_len:
         raise ValueError(
@@ -47,6 +48,7 @@ def generate(
     temperature 0 takes the likeliest token. top_k 0 draws from the whole vocabulary. The context is the last
     seq_len tokens, and is computed anew for each token: fine for samples, slow for serving.
     """
+    model.check_causal()
     generator = torch.Generator().manual_seed(seed)
     context, new = list(tokens), []
     for _ in range(count):

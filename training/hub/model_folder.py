@@ -185,6 +185,8 @@ def write_model_folder(
         raise ValueError(
             f"{saved.folder} is not a finished training run: export a recipe, or the folder that its training wrote"
         )
+    if saved.run.training.objective == "masked":
+        raise ValueError("training.objective is masked, but exported models predict next tokens; train with another")
     if saved.run.model.block == "llama" and saved.run.model.logit_softcap is not None:
         raise ValueError(
             f"model.logit_softcap is {saved.run.model.logit_softcap:g}, which neither LlamaForCausalLM nor "

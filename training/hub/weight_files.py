@@ -24,7 +24,8 @@ _SIZES = (
     *("max_position_embeddings", "vocab_size"),
 )
 _TYPES = ("llama", "qwen3", "nanochat", "gristmill")  # of models, whose decoder is the one here
-_OWN = ("qk_norm", "logit_softcap")  # keys of ours, in the config of a model that has one of these settings
+_OWN = ("block", "qk_norm", "logit_softcap")  # keys of ours, in the config of a model that `transformers` lacks
+MASKED = "gristmill-masked"  # type of a model that is not causal, which nothing takes for one of _TYPES
 ACTIVATIONS = {"llama": "silu", "nanochat": "relu2"}  # of blocks, as `transformers` names them
 _FIX = "write the folder again with the converter of its trainer"
 _UNUSED = ("rotary_emb.inv_freq",)  # which old exports of Llama have, and which follows from rope_theta
@@ -74,20 +75,20 @@ def read_config(folder: Path) -> dict[str, Any]:
     return hub_config
 
 
-def hugging_face_config(config: ModelConfig, vocab_size: int) -> dict[str, Any]:
+def hugging_face_config(config: ModelConfig, vocab_size: int, causal: bool = True) -> dict[str, Any]:
     """The content of config.json.
 
     Keys: https://huggingface.co/docs/transformers/model_doc/llama, .../qwen3 and .../nanochat.
     """
-    if config.block == "nanochat":
+    if config.block == "nanochat" and causal:
         kind = {
             "architectures": ["NanoChatForCausalLM"],
             "model_type": "nanochat",
             "final_logit_softcapping": config.logit_softcap,
             "pad_token_id": None,
         }
-    elif config.logit_softcap is not None:
-        kind = {"model_type": "gristmill", **{name: getattr(config, name) for name in _OWN}}
+    elif config.logit_softcap is not None or not causal:
+        kind = {"model_type": "gristmill" if causal else MASKED, **{name: getattr(config, name) for name in _OWN}}
     elif config.qk_norm:
         kind = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "use_sliding_window": False}
     else:

@@ -28,6 +28,7 @@ from gristmill.training.config import ModelConfig, RunConfig
 from gristmill.training.decoder import Decoder
 from gristmill.training.hub.weight_files import (
     CONFIG,
+    MASKED,
     TOKENIZERS,
     WEIGHTS,
     check_fits,
@@ -49,7 +50,9 @@ def own_name(name: str) -> str:
     return name.removeprefix("model.")
 
 
-def export_model(weights: dict[str, torch.Tensor], config: ModelConfig, vocab_size: int, out: Path) -> Path:
+def export_model(
+    weights: dict[str, torch.Tensor], config: ModelConfig, vocab_size: int, out: Path, causal: bool = True
+) -> Path:
     """Write weights (whole, by the Decoder's names, float32) and config into `out`; returns the weights'
     path.
 
@@ -57,7 +60,7 @@ def export_model(weights: dict[str, torch.Tensor], config: ModelConfig, vocab_si
     """
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
-    write_json(out / CONFIG, hugging_face_config(config, vocab_size))
+    write_json(out / CONFIG, hugging_face_config(config, vocab_size, causal))
     temporary = out / f"{WEIGHTS}.tmp"
     save_weights({public_name(name): tensor for name, tensor in weights.items()}, temporary)
     return temporary.replace(out / WEIGHTS)
@@ -79,16 +82,16 @@ def write_json(path: Path, value: Any) -> None:
 def load_model(out: Path) -> Decoder:
     """The exported model, unsharded, float32, on the CPU, in evaluation mode."""
     hub_config = json.loads((Path(out) / CONFIG).read_text(encoding="utf-8"))
-    model = empty_model(model_config(hub_config), hub_config["vocab_size"])
+    model = empty_model(model_config(hub_config), hub_config["vocab_size"], hub_config["model_type"] != MASKED)
     weights = load_file(Path(out) / WEIGHTS)
     model.load_state_dict({own_name(name): tensor.float() for name, tensor in weights.items()}, assign=True)
     return model.eval()
 
 
-def empty_model(config: ModelConfig, vocab_size: int) -> Decoder:
+def empty_model(config: ModelConfig, vocab_size: int, causal: bool = True) -> Decoder:
     """A Decoder without memory, to load weights into."""
     with torch.device("meta"):
-        return Decoder(config, vocab_size)
+        return Decoder(config, vocab_size, causal=causal)
 
 
 def set_initial_weights(model: Decoder, run: RunConfig, manifest: TrainingManifest, world: World) -> None:
@@ -174,7 +177,8 @@ class SavedModel:
         for name, digest in commit.files.items():
             if not (self.folder / name).is_file() or files.checksum(str(self.folder / name)) != digest:
                 raise damaged(str(self.folder / name), "is not what was written")
-        model = empty_model(self.run.model, self.data.vocab_size).to_empty(device="cpu")
+        causal = self.run.training.objective != "masked"
+        model = empty_model(self.run.model, self.data.vocab_size, causal).to_empty(device="cpu")
         state = {f"model.{name}": parameter.detach() for name, parameter in model.named_parameters()}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # that one process reads it

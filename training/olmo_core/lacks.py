@@ -83,6 +83,8 @@ def _olmo_core(model: ModelConfig, training: TrainingConfig) -> Iterator[Lack]:
         if value != plain:
             other = "" if path[-1] == "pipeline" else ", or set training.engine: gristmill"
             yield path, f"is {_yaml(value)}, {why}; set it to {_yaml(plain)}{other}"
+    if training.objective == "masked":
+        yield ("training", "objective"), "is masked, which olmo_core's model lacks; set training.engine: gristmill"
     if training.precision == "fp16":
         yield (
             ("training", "precision"),

@@ -322,9 +322,9 @@ def _learn(
 def _result(run: RunConfig, weights: dict, progress: Progress, saved: Path) -> dict:
     """Export, sample from what was exported, and write result.json."""
     training, manifest = run.training, load_training_manifest(run.data)
-    path = export_model(weights, run.model, manifest.vocab_size, run.out)
+    path = export_model(weights, run.model, manifest.vocab_size, run.out, training.objective != "masked")
     text = None
-    if training.sample_tokens:
+    if training.sample_tokens and training.objective != "masked":
         text = sample_text(
             load_model(run.out),
             Path(RecordedFile(str(manifest.tokenizer.path), manifest.tokenizer.digest).local()),

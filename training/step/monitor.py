@@ -300,7 +300,7 @@ def largest_logit(
     maxima = []
     for first in range(0, q.shape[2], QUERIES):
         rows = slice(first, first + QUERIES)
-        seen = positions[rows, None] >= positions
+        seen = (positions[rows, None] >= positions) | (not attention.causal)
         if documents is not None:
             seen = seen & (documents[0, rows, None] == documents[0])
         maxima.append((q[:, :, rows] @ k.transpose(2, 3)).float().masked_fill(~seen, -math.inf).amax())

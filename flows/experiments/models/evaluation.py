@@ -148,7 +148,8 @@ def evaluate(
     with processes(timeout_seconds=600) as world:
         model = saved.load().to(world.device)
         if saved.run is not None and saved.data is not None:
-            windows = heldout_windows(saved.data, saved.run.model.seq_len, saved.run.training.eval_tokens)
+            training = saved.run.training
+            windows = heldout_windows(saved.data, saved.run.model.seq_len, training.eval_tokens, training)
             heldout = heldout_loss(model, windows, saved.run.training.micro_batch, world)
         if task_list:
             scores = task_scores(model, task_list, tokenizer, world, progress)

@@ -28,6 +28,7 @@ class Manifest:
     """What an objective asks of a manifest; the tokenizer's file is replaced by the names that a test gives."""
 
     end_of_text: int = END
+    vocab_size: int = FIRST_OWN
     row_length: int | None = None
     tokenizer: object = field(default=None)
 
@@ -221,7 +222,7 @@ def test_fill_in_the_middle_rearranges_documents(rate, spm, windows, made):
         assert spm < 1 or not any(prefixes)
 
 
-@pytest.mark.parametrize("name", ["prefix_lm", "span_corruption", "ul2", "fill_in_the_middle"])
+@pytest.mark.parametrize("name", ["prefix_lm", "span_corruption", "ul2", "fill_in_the_middle", "masked"])
 def test_ranks_and_resumes_read_the_same(name, made, corpus):
     seq_len = 40
     objective, _ = made(seq_len, objective=name)
@@ -245,7 +246,7 @@ def test_ranks_and_resumes_read_the_same(name, made, corpus):
     assert any(not np.array_equal(objective(text, i), another(text, i)) for i, text in enumerate(plain.batch(0)))
 
 
-@pytest.mark.parametrize("name", ["prefix_lm", "span_corruption", "ul2", "fill_in_the_middle"])
+@pytest.mark.parametrize("name", ["prefix_lm", "span_corruption", "ul2", "fill_in_the_middle", "masked"])
 @pytest.mark.parametrize("seq_len", [16, 17, 64, 255, 1024])
 def test_every_context_has_room(name, seq_len, made):
     objective, names = made(seq_len, objective=name)

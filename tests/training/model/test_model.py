@@ -30,8 +30,8 @@ SHAPES = {
 }
 
 
-def decoder(config: ModelConfig, seed: int = 1) -> Decoder:
-    model = Decoder(config, VOCABULARY)
+def decoder(config: ModelConfig, seed: int = 1, causal: bool = True) -> Decoder:
+    model = Decoder(config, VOCABULARY, causal=causal)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             # Ten times the usual spread, and norms that are not 1, so that every part of the model shows.
@@ -40,7 +40,9 @@ def decoder(config: ModelConfig, seed: int = 1) -> Decoder:
     return model.eval()
 
 
-def naive(weights: dict[str, torch.Tensor], config: ModelConfig, tokens: list[int]) -> torch.Tensor:
+def naive(
+    weights: dict[str, torch.Tensor], config: ModelConfig, tokens: list[int], causal: bool = True
+) -> torch.Tensor:
     """Llama, or NanoChat of transformers' modeling_nanochat.py, for one sequence: a token, a head and a position at a
     time, in float64, rotations as complex numbers."""
     nanochat = config.block == "nanochat"
@@ -75,7 +77,7 @@ def naive(weights: dict[str, torch.Tensor], config: ModelConfig, tokens: list[in
             for head in range(config.heads):
                 shared = head // (config.heads // config.kv_head_count)
                 q = heads["q"][here][head]
-                scores = [q @ heads["k"][i][shared] / math.sqrt(d) for i in range(here + 1)]
+                scores = [q @ heads["k"][i][shared] / math.sqrt(d) for i in range(here + 1 if causal else len(xs))]
                 parts = torch.softmax(torch.stack(scores), 0)
                 out.append(sum(part * heads["v"][i][shared] for i, part in enumerate(parts)))
             x = xs[here] + p["self_attn.o_proj.weight"] @ torch.cat(out)
@@ -90,14 +92,15 @@ def naive(weights: dict[str, torch.Tensor], config: ModelConfig, tokens: list[in
     return logits if config.logit_softcap is None else config.logit_softcap * torch.tanh(logits / config.logit_softcap)
 
 
+@pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_decoder_is_llama_or_nanochat(shape):
-    config, model = SHAPES[shape], decoder(SHAPES[shape])
+def test_decoder_is_llama_or_nanochat(shape, causal):
+    config, model = SHAPES[shape], decoder(SHAPES[shape], causal=causal)
     tokens = torch.randint(0, VOCABULARY, (2, 9), generator=torch.Generator().manual_seed(2))
     with torch.no_grad():
         logits = model(tokens)
     for row, ids in zip(logits, tokens.tolist(), strict=True):
-        expected = naive(dict(model.named_parameters()), config, ids).detach()
+        expected = naive(dict(model.named_parameters()), config, ids, causal).detach()
         assert expected.abs().max() > 1
         torch.testing.assert_close(row.double(), expected, rtol=1e-3, atol=1e-3)
 
@@ -112,6 +115,20 @@ def test_no_token_sees_the_future(shape):
         before, after = model(tokens), model(changed)
     torch.testing.assert_close(before[0, :10], after[0, :10])
     assert not torch.allclose(before[0, 10:], after[0, 10:])
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_token_that_is_not_causal_sees_both_sides(shape):
+    model = decoder(SHAPES[shape], causal=False)
+    tokens = torch.randint(0, VOCABULARY, (1, 16), generator=torch.Generator().manual_seed(3))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(0.3)  # so that no token attends to one other alone
+        before = model(tokens)
+        for place in (0, 7, 15):
+            changed = tokens.clone()
+            changed[0, place] = (changed[0, place] + 1) % VOCABULARY
+            assert ((model(changed) - before)[0].abs().amax(-1) > 1e-4).all()
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -13,6 +13,7 @@ REFUSED = {
     "training.reshard_after_forward": ({}, {"reshard_after_forward": False}, "is false"),
     "training.parallel.pipeline": ({}, {"parallel": {"pipeline": 2}}, "is 2"),
     "training.fp8_min_dim": ({}, {"fp8_min_dim": 48, "parallel": {"tensor": 2}}, "is 48"),
+    "training.objective": ({}, {"objective": "masked"}, "is masked"),
     "training.precision": ({}, {"precision": "fp16"}, "is fp16"),
     "training.optimizer": ({}, {"optimizer": "muon", "parallel": {"tensor": 2}}, "is muon"),
     "training.parallel.tensor": ({}, {"parallel": {"tensor": 4}}, "is 4, but model.kv_heads is 2"),
