@@ -23,8 +23,8 @@ from torch import nn
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
-from gristmill.training.config import ModelConfig
 from gristmill.training.loss import in_pieces, logits_of, loss_sums, token_losses, token_scores
+from gristmill.training.model_config import ModelConfig
 
 INIT_STD = 0.02
 INTO_STREAM = ("o_proj.weight", "down_proj.weight", "fc2.weight")  # matrices that write into the residual stream

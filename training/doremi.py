@@ -36,10 +36,11 @@ from gristmill.storage import checked_json, files, parquet
 from gristmill.storage.settings import CheckedSettings
 from gristmill.storage.training_manifest import TrainingManifest, load_training_manifest
 from gristmill.training.batches import batches, check_digests
-from gristmill.training.config import ModelConfig, TrainingConfig
+from gristmill.training.config import TrainingConfig
 from gristmill.training.decoder import Decoder
 from gristmill.training.hub.weights import load_model
 from gristmill.training.loss import IGNORE
+from gristmill.training.model_config import ModelConfig
 from gristmill.training.run.deathsig import PARENT, die_with_parent
 from gristmill.training.step.optimizer import Optimizers, learning_rate, optimizers
 from gristmill.training.world import World, begin_micro_batch, local, processes, sharded_model, world_of

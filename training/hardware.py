@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pydantic import Field
 
 from gristmill.storage.settings import CheckedSettings
-from gristmill.training.config import ModelConfig, TrainingConfig
+from gristmill.training.config import TrainingConfig
+from gristmill.training.model_config import ModelConfig
 
 # Hours of one device between failures. Grattafiori et al. 2024 (Llama 3, arXiv 2407.21783), section 3.3.4: 419
 # interruptions that nobody had planned in 54 days of 16,384 H100.

@@ -23,8 +23,9 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from gristmill.training.config import ModelConfig, TrainingConfig
+from gristmill.training.config import TrainingConfig
 from gristmill.training.decoder import INTO_STREAM
+from gristmill.training.model_config import ModelConfig
 
 
 class Multipliers(NamedTuple):

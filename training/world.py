@@ -27,9 +27,10 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 from torch.nn.attention.flex_attention import create_block_mask
 
-from gristmill.training.config import FP8_MULTIPLE, RENDEZVOUS, ModelConfig, Parallel, TrainingConfig
+from gristmill.training.config import RENDEZVOUS, Parallel, TrainingConfig
 from gristmill.training.decoder import Block, Decoder, initial
 from gristmill.training.loss import LOGITS, chunked, in_pieces, loss_sums, token_losses, token_scores
+from gristmill.training.model_config import FP8_MULTIPLE, ModelConfig
 from gristmill.training.parametrization import multipliers
 
 FIRST_CAPABILITY = (8, 9)  # NVIDIA's compute capability: Ada, Hopper and later

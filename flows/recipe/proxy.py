@@ -9,7 +9,8 @@ from pydantic import Field, model_validator
 from gristmill.flows.recipe import settings_file
 from gristmill.flows.recipe.errors import ContradictionError
 from gristmill.tasks.documents.step import Settings
-from gristmill.training.config import ModelConfig, TrainingConfig
+from gristmill.training.config import TrainingConfig
+from gristmill.training.model_config import ModelConfig
 from gristmill.training.olmo_core.lacks import lacking
 
 PROXIES = Path(__file__).with_name("proxies")

@@ -25,7 +25,8 @@ from gristmill.flows.recipe.recipe import Recipe, load, shipped_names
 from gristmill.flows.run.tracking import flat
 from gristmill.flows.stages.heldout import Data
 from gristmill.storage.printable import redact_url, redact_urls
-from gristmill.training.config import NEUTRAL, ModelConfig, TrainingConfig
+from gristmill.training.config import NEUTRAL, TrainingConfig
+from gristmill.training.model_config import ModelConfig
 from gristmill.training.run.tracking import SHORT, TrackedNames
 
 COMPARABLE = "comparable with"

@@ -25,12 +25,12 @@ from gristmill.training.config import (
     CHECKPOINTS,
     TRAINING_VERSION,
     GuardConfig,
-    ModelConfig,
     Parallel,
     RunConfig,
     TrackingConfig,
     TrainingConfig,
 )
+from gristmill.training.model_config import ModelConfig
 from gristmill.training.run import joining, launch
 
 # Of the folder of a training what it gives; the rest are logs, and settings with addresses.

@@ -26,14 +26,8 @@ from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec, Work
-from gristmill.training.config import (
-    CHECKPOINTS,
-    DOCUMENT_LOSSES,
-    TRAINING_VERSION,
-    ModelConfig,
-    RunConfig,
-    TrainingConfig,
-)
+from gristmill.training.config import CHECKPOINTS, DOCUMENT_LOSSES, TRAINING_VERSION, RunConfig, TrainingConfig
+from gristmill.training.model_config import ModelConfig
 from gristmill.training.run import launch
 from gristmill.training.run.preloaded import preloaded
 

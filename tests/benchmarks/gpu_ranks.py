@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from gristmill.storage import checked_json, files, parquet
-from gristmill.training.config import DOCUMENT_LOSSES, ModelConfig, RunConfig, TrainingConfig
+from gristmill.training.config import DOCUMENT_LOSSES, RunConfig, TrainingConfig
+from gristmill.training.model_config import ModelConfig
 from gristmill.training.run import launch
 from gristmill.training.run.preloaded import preloaded
 

@@ -33,8 +33,9 @@ from gristmill.samples.order import Order
 from gristmill.storage import checked_json, files
 from gristmill.storage.training_manifest import load_training_manifest
 from gristmill.training.batches import batches
-from gristmill.training.config import ModelConfig, RunConfig, TrainingConfig
+from gristmill.training.config import RunConfig, TrainingConfig
 from gristmill.training.decoder import flops_per_token
+from gristmill.training.model_config import ModelConfig
 from gristmill.training.run.loop import train
 from gristmill.training.step.monitor import data_sheet_flops
 from gristmill.training.step.state import StepPlan, begun_state, figures, train_step

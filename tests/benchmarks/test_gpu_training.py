@@ -7,7 +7,8 @@ import re
 
 import pytest
 
-from gristmill.training.config import ModelConfig, TrainingConfig
+from gristmill.training.config import TrainingConfig
+from gristmill.training.model_config import ModelConfig
 from tests.benchmarks import gpu_ranks, gpu_training
 
 # What the script asks of nanoGPT's model.py: the classes, their arguments, and what they return.

@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 
 from gristmill.storage import checked_json, files
-from gristmill.training.config import ModelConfig, RunConfig, TrainingConfig
+from gristmill.training.config import RunConfig, TrainingConfig
+from gristmill.training.model_config import ModelConfig
 from gristmill.training.run.launch import launch
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(3600)]
@@ -33,7 +34,7 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 sys.path.insert(0, {root!r})
-from gristmill.training.config import ModelConfig
+from gristmill.training.model_config import ModelConfig
 from gristmill.training.decoder import Decoder, initial
 
 @dataclass

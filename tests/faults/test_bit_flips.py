@@ -30,7 +30,8 @@ from gristmill.tasks.tokens.mixture import Mixture
 from gristmill.tasks.tokens.tokenizer import Tokenizer
 from gristmill.training.batches import check_digests
 from gristmill.training.checkpoint.commit import Progress, Saver, load_checkpoint
-from gristmill.training.config import ModelConfig, RunConfig, TrainingConfig
+from gristmill.training.config import RunConfig, TrainingConfig
+from gristmill.training.model_config import ModelConfig
 from gristmill.training.run.tracking import METRICS, Tracker
 from gristmill.training.world import processes
 from tests import trained_tokenizers

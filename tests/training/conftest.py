@@ -9,8 +9,9 @@ import sentencepiece
 import torch
 
 from gristmill.storage import checked_json, files
-from gristmill.training.config import ModelConfig, RunConfig, TrainingConfig
+from gristmill.training.config import RunConfig, TrainingConfig
 from gristmill.training.denoisers import MASK
+from gristmill.training.model_config import ModelConfig
 
 torch.set_num_threads(1)  # for tensors this small a second thread only waits
 # What is forked for a rank has imported training already, which takes seconds of CPU time.

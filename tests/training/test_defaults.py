@@ -1,7 +1,8 @@
 """What a run does when its recipe says nothing of the model and the training."""
 
-from gristmill.training.config import OWN_RATES, ModelConfig, TrainingConfig
+from gristmill.training.config import OWN_RATES, TrainingConfig
 from gristmill.training.decoder import Decoder
+from gristmill.training.model_config import ModelConfig
 from gristmill.training.run.loop import train
 from gristmill.training.step.optimizer import learning_rate, optimizers
 

@@ -20,8 +20,8 @@ from safetensors.torch import load_file, save_file
 from gristmill.samples.order import Order
 from gristmill.storage import files
 from gristmill.storage.training_manifest import load_training_manifest
-from gristmill.training.config import ModelConfig
 from gristmill.training.hub.weight_files import hugging_face_config, shapes
+from gristmill.training.model_config import ModelConfig
 from gristmill.training.run.loop import train
 from tests.training import reference
 

@@ -31,7 +31,7 @@ from gristmill.storage.damage import DamagedFileError, opening
 from gristmill.storage.tokenizer_files import SentencePieceTokenizer, TextTokenizer, load_tokenizer
 from gristmill.storage.training_manifest import TrainingManifest
 from gristmill.training.checkpoint.keeping import committed, fetch_checkpoint, stored
-from gristmill.training.config import CHECKPOINTS, ModelConfig, RunConfig
+from gristmill.training.config import CHECKPOINTS, RunConfig
 from gristmill.training.evaluate.heldout import TOKENS, heldout_loss, heldout_windows, write_document_losses
 from gristmill.training.hub.tokenizer import check_same_ids, tokenizer_config, tokenizer_json
 from gristmill.training.hub.weight_files import (
@@ -56,6 +56,7 @@ from gristmill.training.hub.weights import (
     save_weights,
     write_json,
 )
+from gristmill.training.model_config import ModelConfig
 from gristmill.training.world import processes
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from safetensors import safe_open
 
 from gristmill.storage.damage import opening
-from gristmill.training.config import ModelConfig
+from gristmill.training.model_config import ModelConfig
 
 KEY = "training.init_from"  # what names the folder, in errors
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"

@@ -24,7 +24,7 @@ from gristmill.storage.damage import DamagedFileError, RecordedFile, damaged
 from gristmill.storage.training_manifest import TrainingManifest, load_training_manifest
 from gristmill.training.checkpoint.commit import COMMIT, Commit, check_files, commit_of
 from gristmill.training.checkpoint.reader import CheckpointReader
-from gristmill.training.config import ModelConfig, RunConfig
+from gristmill.training.config import RunConfig
 from gristmill.training.decoder import Decoder
 from gristmill.training.hub.weight_files import (
     CONFIG,
@@ -37,6 +37,7 @@ from gristmill.training.hub.weight_files import (
     tokenizer_file,
     weight_files,
 )
+from gristmill.training.model_config import ModelConfig
 from gristmill.training.world import World, all_gather, local, local_part, rank_slice, set_first_weights
 
 

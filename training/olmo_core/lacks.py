@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gristmill.training.config import FP8_MULTIPLE, ModelConfig, Parallel, Parametrization, TrainingConfig
+from gristmill.training.config import Parallel, Parametrization, TrainingConfig
+from gristmill.training.model_config import FP8_MULTIPLE, ModelConfig
 
 Lack = tuple[tuple[str, ...], str]  # where a setting is, as ("training", "optimizer"), and a sentence behind its name
 

@@ -34,9 +34,10 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor, Shard
 from torch.nn import functional as F
 
-from gristmill.training.config import ModelConfig, TrainingConfig
+from gristmill.training.config import TrainingConfig
 from gristmill.training.decoder import Decoder
 from gristmill.training.loss import IGNORE
+from gristmill.training.model_config import ModelConfig
 from gristmill.training.olmo_core.names import own_name
 from gristmill.training.world import World, compute_dtype, emulates_fp8, local, micro_batch, node_places, sum_gradients
 

@@ -15,9 +15,9 @@ from torch import nn
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
-from gristmill.training.config import ModelConfig
 from gristmill.training.decoder import Attention, Block, Decoder, document_mask, flops_per_token
 from gristmill.training.hardware import data_sheet_flops
+from gristmill.training.model_config import ModelConfig
 from gristmill.training.world import World, local
 
 DECAY = 0.99  # of the means over steps: about the last hundred count

@@ -12,8 +12,9 @@ import torch.nn.functional as F
 from torch import nn
 from torch.distributed.tensor import DTensor
 
-from gristmill.training.config import ModelConfig, TrainingConfig
+from gristmill.training.config import TrainingConfig
 from gristmill.training.decoder import Decoder
+from gristmill.training.model_config import ModelConfig
 from gristmill.training.parametrization import multipliers
 from gristmill.training.world import local
 

@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 import torch
 
-from gristmill.training.config import GuardConfig, ModelConfig, TrainingConfig
+from gristmill.training.config import GuardConfig, TrainingConfig
 from gristmill.training.decoder import Decoder
 from gristmill.training.loss import IGNORE
+from gristmill.training.model_config import ModelConfig
 from gristmill.training.step.clock import Clock
 from gristmill.training.step.monitor import MicroBatchNorms, Updates, noise_and_signal
 from gristmill.training.step.optimizer import Optimizers, optimizers

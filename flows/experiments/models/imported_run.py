@@ -41,7 +41,8 @@ from gristmill.storage import files
 from gristmill.storage.damage import opening
 from gristmill.storage.training_manifest import load_training_manifest
 from gristmill.tasks.engine.make import NotFinishedError
-from gristmill.training.config import DOCUMENT_LOSSES, ModelConfig
+from gristmill.training.config import DOCUMENT_LOSSES
+from gristmill.training.model_config import ModelConfig
 
 if TYPE_CHECKING:
     from gristmill.training.hub import model_folder, weight_files

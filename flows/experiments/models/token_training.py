@@ -23,7 +23,8 @@ from gristmill.tasks.tokens.mixture import Mixture
 from gristmill.tasks.tokens.plan import write_mixture
 from gristmill.tasks.tokens.tokenizer import given_tokenizer
 from gristmill.tasks.tokens.trial import tried
-from gristmill.training.config import ModelConfig, RunConfig, TrainingConfig
+from gristmill.training.config import RunConfig, TrainingConfig
+from gristmill.training.model_config import ModelConfig
 from gristmill.training.olmo_core.lacks import lacking
 
 if TYPE_CHECKING:

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import wrapt
 
-from gristmill.training.config import ModelConfig, TrainingConfig
+from gristmill.training.config import TrainingConfig
 from gristmill.training.hardware import DataSheet
+from gristmill.training.model_config import ModelConfig
 
 if TYPE_CHECKING:
     from gristmill.training import decoder

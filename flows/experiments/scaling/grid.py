@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import wrapt
 
 from gristmill.flows.recipe.proxy import ProxyConfig
-from gristmill.training.config import ModelConfig
+from gristmill.training.model_config import ModelConfig
 
 if TYPE_CHECKING:
     from gristmill.training import decoder

@@ -19,8 +19,9 @@ from gristmill.flows.experiments.scaling.grid import Cell
 from gristmill.flows.experiments.scaling.options import Size, TransferOptions
 from gristmill.samples.order import Order
 from gristmill.storage.training_manifest import load_training_manifest
-from gristmill.training.config import GuardConfig, ModelConfig, Parametrization, TrainingConfig
+from gristmill.training.config import GuardConfig, Parametrization, TrainingConfig
 from gristmill.training.loss import inputs_and_targets
+from gristmill.training.model_config import ModelConfig
 from gristmill.training.step.optimizer import learning_rate
 from gristmill.training.step.state import StepPlan, begun_state, figures, train_step
 from gristmill.training.world import World, processes

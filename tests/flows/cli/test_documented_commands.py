@@ -22,7 +22,8 @@ from gristmill.tasks.models.embedders import Embedder
 from gristmill.tasks.models.quality import Classifier
 from gristmill.tasks.tokens.mixture import Mixture
 from gristmill.tasks.tokens.tokenizer import Tokenizer
-from gristmill.training.config import ModelConfig, TrainingConfig
+from gristmill.training.config import TrainingConfig
+from gristmill.training.model_config import ModelConfig
 from tests.documented import ROOT, commands, examples, helps
 from tests.reference_pages.columns import signals
 

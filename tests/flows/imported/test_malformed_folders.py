@@ -6,11 +6,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from gristmill.training.config import ModelConfig
 from gristmill.training.decoder import Decoder
 from gristmill.training.hub.model_folder import shape_of
 from gristmill.training.hub.weight_files import CONFIG, INDEX, WEIGHTS
 from gristmill.training.hub.weights import export_model
+from gristmill.training.model_config import ModelConfig
 
 SHAPE = ModelConfig(dim=32, layers=1, heads=4, seq_len=32, tie_embeddings=False, qk_norm=False)
 VOCABULARY = 64

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from gristmill.flows.experiments.planning import layouts, plan
 from gristmill.flows.experiments.planning.layouts import Devices, Kept, Layout, Work, bytes_kept
-from gristmill.training.config import ModelConfig, TrainingConfig
+from gristmill.training.config import TrainingConfig
 from gristmill.training.hardware import DEVICE_HOURS, DataSheet, data_sheet
+from gristmill.training.model_config import ModelConfig
 from tests.flows.planning import published
 
 

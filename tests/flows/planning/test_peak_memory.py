@@ -15,7 +15,8 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from gristmill.flows.experiments.planning import layouts
 from gristmill.flows.experiments.planning.layouts import Layout
-from gristmill.training.config import ModelConfig, TrainingConfig
+from gristmill.training.config import TrainingConfig
+from gristmill.training.model_config import ModelConfig
 from gristmill.training.step import state as step_state
 from gristmill.training.step.state import empty_state
 from gristmill.training.world import world_of

@@ -14,8 +14,8 @@ from gristmill.flows.experiments.scaling.grid import (
     scaled_model,
 )
 from gristmill.flows.recipe.proxy import load_proxy
-from gristmill.training.config import ModelConfig
 from gristmill.training.decoder import flops_per_token, parameter_count
+from gristmill.training.model_config import ModelConfig
 
 PROXY = load_proxy(
     {

@@ -14,7 +14,7 @@ from gristmill.samples.order import Order
 from gristmill.storage import checked_json
 from gristmill.storage.tokenizer_files import load_tokenizer, read_tokenizer
 from gristmill.storage.training_manifest import load_training_manifest
-from gristmill.training.config import ModelConfig, RunConfig, TrainingConfig
+from gristmill.training.config import RunConfig, TrainingConfig
 from gristmill.training.decoder import Decoder
 from gristmill.training.denoisers import MASK, missing_tokens
 from gristmill.training.evaluate.heldout import heldout_windows
@@ -25,6 +25,7 @@ from gristmill.training.hub.model_folder import write_model_folder
 from gristmill.training.hub.weight_files import hugging_face_config, read_config
 from gristmill.training.hub.weights import export_model, load_model, open_model
 from gristmill.training.loss import IGNORE, inputs_and_targets
+from gristmill.training.model_config import ModelConfig
 from gristmill.training.objectives import Objective
 from gristmill.training.run.loop import train
 from gristmill.training.step.monitor import largest_logit

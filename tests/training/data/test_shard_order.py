@@ -13,7 +13,8 @@ from gristmill.samples import order
 from gristmill.storage import checked_json, files
 from gristmill.storage.tokenizer_files import JsonTokenizer
 from gristmill.tasks.tokens.tokenizer import train_byte_bpe
-from gristmill.training.config import GuardConfig, ModelConfig, RunConfig, TrainingConfig
+from gristmill.training.config import GuardConfig, RunConfig, TrainingConfig
+from gristmill.training.model_config import ModelConfig
 from gristmill.training.run.loop import train
 from tests.planted.text import pydoc_paragraphs
 

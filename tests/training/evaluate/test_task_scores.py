@@ -10,11 +10,11 @@ import torch
 
 from gristmill.storage.tokenizer_files import load_tokenizer
 from gristmill.storage.training_manifest import load_training_manifest
-from gristmill.training.config import ModelConfig
 from gristmill.training.decoder import Decoder
 from gristmill.training.evaluate.task_scores import example_scores, scored, task_scores
 from gristmill.training.evaluate.tasks import Example, Task, UnknownLayoutError, lettered, read_task, read_tasks
 from gristmill.training.hub.weights import load_model
+from gristmill.training.model_config import ModelConfig
 from gristmill.training.run.loop import train
 from gristmill.training.world import processes
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from gristmill.training.config import ModelConfig
 from gristmill.training.decoder import Decoder
 from gristmill.training.evaluate.sample import generate, verbatim
+from gristmill.training.model_config import ModelConfig
 
 VOCABULARY, PROMPT, CONTINUATION = 40, 5, 8
 

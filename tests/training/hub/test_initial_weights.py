@@ -9,12 +9,13 @@ from safetensors.torch import load_file, save_file
 
 from gristmill.storage import checked_json, files
 from gristmill.storage.training_manifest import load_training_manifest
-from gristmill.training.config import ModelConfig, RunConfig, TrainingConfig
+from gristmill.training.config import RunConfig, TrainingConfig
 from gristmill.training.decoder import Decoder
 from gristmill.training.evaluate.heldout import heldout_loss, heldout_windows
 from gristmill.training.hub.model_folder import write_model_folder
 from gristmill.training.hub.weight_files import INDEX, WEIGHTS, check_fits, shapes, weight_files
 from gristmill.training.hub.weights import load_initial_weights, open_model
+from gristmill.training.model_config import ModelConfig
 from gristmill.training.run.loop import train
 from gristmill.training.world import processes, sharded_model
 

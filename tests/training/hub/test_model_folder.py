@@ -16,12 +16,12 @@ from gristmill.storage import checked_json, files
 from gristmill.storage.tokenizer_files import load_tokenizer
 from gristmill.storage.training_manifest import load_training_manifest
 from gristmill.training.checkpoint.keeping import committed, upload
-from gristmill.training.config import ModelConfig
 from gristmill.training.decoder import Decoder
 from gristmill.training.hub.model_folder import write_model_folder
 from gristmill.training.hub.tokenizer import check_same_ids, tokenizer_json
 from gristmill.training.hub.weight_files import WEIGHTS
 from gristmill.training.hub.weights import export_model, load_model, open_model, public_name
+from gristmill.training.model_config import ModelConfig
 from gristmill.training.run.loop import train
 
 SHAPES = {

@@ -9,8 +9,8 @@ from torch.nn.attention.flex_attention import create_block_mask, create_mask
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
-from gristmill.training.config import ModelConfig
 from gristmill.training.decoder import KEPT, Block, document_blocks, document_mask, rotary
+from gristmill.training.model_config import ModelConfig
 
 SIDE = 128  # of a block of flex attention
 AFTER = {"none": 0, "selective": 0, "full": 1}  # forward passes behind the first

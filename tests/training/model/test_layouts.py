@@ -11,8 +11,9 @@ import torch.multiprocessing as mp
 from torch.distributed.fsdp import FSDPModule
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from gristmill.training.config import ModelConfig, Parallel, TrainingConfig
+from gristmill.training.config import Parallel, TrainingConfig
 from gristmill.training.loss import inputs_and_targets
+from gristmill.training.model_config import ModelConfig
 from gristmill.training.step.state import StepPlan, begun_state, figures, train_step
 from gristmill.training.world import begin_micro_batch, local, processes, rows_per_rank, world_of
 

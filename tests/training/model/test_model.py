@@ -8,9 +8,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from gristmill.training.config import ModelConfig, TrainingConfig
+from gristmill.training.config import TrainingConfig
 from gristmill.training.decoder import Decoder, flops_per_token, initial, parameter_count, rotary, rotate
 from gristmill.training.evaluate.sample import generate
+from gristmill.training.model_config import ModelConfig
 from gristmill.training.step.optimizer import learning_rate, optimizers
 
 VOCABULARY = 50

@@ -12,11 +12,12 @@ from pydantic import ValidationError
 from gristmill.flows.experiments.scaling.options import TransferOptions
 from gristmill.flows.experiments.scaling.transfer import coordinates
 from gristmill.storage.training_manifest import load_training_manifest
-from gristmill.training.config import ModelConfig, Parametrization, TrainingConfig
+from gristmill.training.config import Parametrization, TrainingConfig
 from gristmill.training.decoder import Decoder, initial
 from gristmill.training.evaluate.heldout import Evaluator
 from gristmill.training.hub.weight_files import hugging_face_config
 from gristmill.training.hub.weights import load_model
+from gristmill.training.model_config import ModelConfig
 from gristmill.training.parametrization import multipliers
 from gristmill.training.run.loop import train
 from gristmill.training.step.optimizer import optimizers

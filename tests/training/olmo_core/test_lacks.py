@@ -2,7 +2,8 @@
 
 import pytest
 
-from gristmill.training.config import ModelConfig, TrainingConfig
+from gristmill.training.config import TrainingConfig
+from gristmill.training.model_config import ModelConfig
 from gristmill.training.olmo_core.lacks import lacking
 
 SHAPE = {"dim": 64, "heads": 4, "kv_heads": 2, "ffn": 96, "seq_len": 64}

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from gristmill.training.config import ModelConfig
 from gristmill.training.decoder import Decoder
+from gristmill.training.model_config import ModelConfig
 from gristmill.training.olmo_core.names import olmo_name, own_name
 
 VOCABULARY = 50

@@ -8,7 +8,8 @@ import sentencepiece
 
 from gristmill.flows.experiments.planning.laws import ramp
 from gristmill.storage import checked_json, files
-from gristmill.training.config import ModelConfig, RunConfig, TrainingConfig
+from gristmill.training.config import RunConfig, TrainingConfig
+from gristmill.training.model_config import ModelConfig
 from gristmill.training.run.loop import train
 from tests.training.conftest import documents
 

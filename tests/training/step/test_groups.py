@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from gristmill.training.config import ModelConfig, TrainingConfig
+from gristmill.training.config import TrainingConfig
 from gristmill.training.decoder import Decoder
+from gristmill.training.model_config import ModelConfig
 from gristmill.training.step.optimizer import optimizers, parameter_groups
 
 UNTIED = ModelConfig(dim=32, layers=2, heads=4, kv_heads=2, seq_len=16, qk_norm=True, tie_embeddings=False)

@@ -8,8 +8,8 @@ import torch
 
 from gristmill.samples.order import Order
 from gristmill.storage.training_manifest import load_training_manifest
-from gristmill.training.config import ModelConfig
 from gristmill.training.decoder import Decoder, flops_per_token, initial, rotary
+from gristmill.training.model_config import ModelConfig
 from gristmill.training.run.loop import train
 from gristmill.training.step import monitor
 from gristmill.training.world import processes
