@@ -79,6 +79,11 @@ class ModelConfig(CheckedSettings):
         return -(-8 * self.dim // (3 * 32)) * 32 if self.block == "llama" else 4 * self.dim
 
     @property
+    def ffn_made(self) -> int:
+        """Numbers that the first products of the feed-forward network make of a token: gate and up, or one."""
+        return (self.ffn_matrices - 1) * self.ffn_dim
+
+    @property
     def filled(self) -> dict[str, Any]:
         """What the settings that are None stand for, by their names."""
         return {"kv_heads": self.kv_head_count, "ffn": self.ffn_dim}

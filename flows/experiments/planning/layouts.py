@@ -85,45 +85,32 @@ def bytes_kept(kept: Iterable[Kept], tensor: int = 1, sequence: bool = True) -> 
 
 def kept_by_block(config: ModelConfig, product: int, compiled: bool, recompute: str) -> list[Kept]:
     """What a block keeps of each token; `product`: bytes of a number in products; `recompute`: see TrainingConfig."""
-    h, f = config.dim, config.ffn_dim
-    wide = config.ffn_matrices - 1  # tensors of the width f that the first products of the feed-forward network make
+    h, made = config.dim, config.ffn_made
     q, kv = config.heads * config.head_dim, config.kv_head_count * config.head_dim
     stream = Kept("the block's input", product * h, False)
     attended = [
         Kept("queries, keys, values", product * (q + 2 * kv), True),
         Kept("attention output, and the logarithms of its sums", product * q + FLOAT * config.heads, True),
     ]
-    first = Kept("first products of the feed-forward network", wide * product * f, True)
+    first = Kept("first products of the feed-forward network", product * made, True)
     if recompute == "full":
         return [stream]
     if recompute == "selective":
         projected = Kept("results of the two products that are added to the stream", 2 * product * h, False)
-        return [
-            stream,
-            *attended,
-            projected,
-            first,
-        ]
+        return [stream, *attended, projected, first]
     if compiled:
         second = Kept("the stream after attention", product * h, False)
-        ahead = [Kept("queries and keys before their norms", product * (q + kv), True)] * config.qk_norm
-        return [
-            stream,
-            second,
-            *attended,
-            *ahead,
-            first,
-        ]
-    norms = 2 * (2 * FLOAT * h + FLOAT)
-    of_heads = 2 * FLOAT * (q + kv) + FLOAT * (config.heads + config.kv_head_count) if config.qk_norm else 0
+        ahead = Kept("queries and keys before their norms", product * (q + kv) * config.qk_norm, True)
+        return [stream, second, *attended, ahead, first]
+    normed = (1 + config.norm_gains) * FLOAT  # bytes of a number: without gains the result in float32 is not kept
+    of_heads = normed * (q + kv) + FLOAT * (config.heads + config.kv_head_count) if config.qk_norm else 0
     return [
-        Kept("two norms: input and result in float32", norms, False),
+        Kept("two norms: input and result", 2 * (normed * h + FLOAT), False),
         Kept("inputs of products after the norms", 2 * product * h, False),
         Kept("norms of queries and keys", of_heads, True),
         *attended,
         Kept("input of the output projection", product * q, True),
-        # gate, up, silu, their product; or the ReLU and its square
-        Kept("inside of the feed-forward network", (4 if wide == 2 else 2) * product * f, True),
+        Kept("gate, up, silu, their product; or the ReLU and its square", 2 * product * made, True),
     ]
 
 
@@ -194,18 +181,16 @@ def peak(
     summed = 2 * output if training.loss_chunks > 1 else 0.0
     at_loss = Memory("loss", weights, gradients, optimizer, gathered, activations, logits, summed)
     live_activations = activations - tokens * outside  # the last norm is done
-    again = 0.0  # activations of a block that are computed again
-    if training.recompute != "none":
-        again = tokens * bytes_kept(kept_by_block(config, product, compiled, "none"), tensor)
+    # activations of a block that are computed again
+    again = tokens * bytes_kept(kept_by_block(config, product, compiled, "none"), tensor)
+    again *= training.recompute != "none"
     if training.recompute == "selective":  # but for what attention found, the values, gate and up, which are there
         kv = config.kv_head_count * config.head_dim
-        wide = (config.ffn_matrices - 1) * config.ffn_dim
-        there = product * (config.heads * config.head_dim + kv + wide) + FLOAT * config.heads
+        there = product * (config.heads * config.head_dim + kv + config.ffn_made) + FLOAT * config.heads
         again -= tokens * there / tensor
     fetched = gathered + product * block if training.reshard_after_forward else gathered
     # the gradients of the wide tensors of the feed-forward network and of the stream
-    wide = 4 if config.block == "llama" else 2
-    of_token = product * (wide * config.ffn_dim / tensor + 2 * config.dim) + 2 * FLOAT * config.dim * (not compiled)
+    of_token = product * (2 * config.ffn_made / tensor + 2 * config.dim) + 2 * FLOAT * config.dim * (not compiled)
     within = Memory(
         "backward of a block", weights, gradients, optimizer, fetched, live_activations + again, 0.0,
         output + tokens * of_token,
@@ -235,8 +220,7 @@ def _outside(config: ModelConfig, product: int, compiled: bool) -> float:
 
 def _of_a_logit(training: TrainingConfig, product: int, compiled: bool) -> float:
     """Bytes of a logit at the beginning of the loss's backward pass. Eager: the softmax's logarithm, its gradient, and
-    the gradient of what it is taken of; with z_loss the logits and their gradient, too. Compiled: logits and
-    gradient."""
+    the gradient of what it is taken of; with z_loss also logits and their gradient. Compiled: logits and gradient."""
     if compiled:
         return 2 * product
     return FLOAT * (5 if training.z_loss else 3)
@@ -253,12 +237,11 @@ def _update_bytes(config: ModelConfig, training: TrainingConfig, layers: int, sh
         alike[shape] = alike.get(shape, 0) + times * layers
     most = 0.0
     for (rows, columns), matrices in alike.items():
-        matrix = number * rows * columns
-        if shards == 1:
-            most = max(most, 2 * matrices * matrix)
-        else:
-            owned = -(-matrices // shards) * shards * number * -(-rows // shards) * columns
-            most = max(most, matrices * matrix / shards + 2 * owned + 3 * matrix)
+        held, owned = matrices * rows * columns / shards, -(-matrices // shards)
+        iterating = owned * (3 * rows * columns + 2 * min(rows, columns) ** 2)
+        if shards > 1:  # what is sent and received, and the owned matrices put together
+            iterating += held + owned * (2 * shards * -(-rows // shards) + rows) * columns
+        most = max(most, 2 * FLOAT * held, number * iterating)  # gradients and momenta, or the iterations
     return most
 
 
