@@ -46,7 +46,11 @@ from gristmill.training.world import World, all_gather, local, precision, rank_s
 
 # A setting that an older checkpoint does not name is newer than it: its default is what that run did.
 UNNAMED = {f"training.{name}": json.dumps(value) for name, value in TrainingConfig().model_dump(mode="json").items()}
-UNNAMED["training.embedding_rate"] = json.dumps(1.0)  # of all optimizers, before it was a setting
+# what these were before they were settings
+UNNAMED |= {
+    name: json.dumps(value)
+    for name, value in (("training.embedding_rate", 1.0), ("training.momentum", 0.95), ("model.block", "llama"))
+}
 
 
 class Progress(BaseModel):

@@ -238,7 +238,7 @@ def _update_bytes(config: ModelConfig, training: TrainingConfig, layers: int, sh
     most = 0.0
     for (rows, columns), matrices in alike.items():
         held, owned = matrices * rows * columns / shards, -(-matrices // shards)
-        iterating = owned * (3 * rows * columns + 2 * min(rows, columns) ** 2)
+        iterating: float = owned * (3 * rows * columns + 2 * min(rows, columns) ** 2)
         if shards > 1:  # what is sent and received, and the owned matrices put together
             iterating += held + owned * (2 * shards * -(-rows // shards) + rows) * columns
         most = max(most, 2 * FLOAT * held, number * iterating)  # gradients and momenta, or the iterations

@@ -46,6 +46,18 @@ def test_resume_from_another_directory(run_small, make_run, tmp_path):
     assert (tmp_path / METRICS).read_text().splitlines() == later
 
 
+def test_nanochat_and_muon_resume_to_the_same_bits(make_run, tmp_path):
+    settings = {
+        "model": {"block": "nanochat", "qk_norm": True, "tie_embeddings": False, "logit_softcap": 15.0},
+        "training": {"optimizer": "muon", "learning_rate": None, "steps": 12, "warmup_steps": 2, "checkpoint_every": 4},
+    }
+    train(make_run(tmp_path / "whole", **settings))
+    _, result = resumed(make_run, tmp_path / "whole", tmp_path / "resumed", 4, **settings)
+    one, other = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "resumed"))
+    assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+    assert result["steps"] == 12
+
+
 def test_a_finished_run_is_not_trained_again(run_small):
     before = {name: (run_small.out / name).read_bytes() for name in ("result.json", METRICS, "model.safetensors")}
     train(run_small)
@@ -81,13 +93,17 @@ def test_a_setting_that_a_checkpoint_does_not_name_had_its_default(run_small, ma
     older = tmp_path / "older" / "step-00000020"
     shutil.copytree(run_small.out / "checkpoints" / older.name, older)
     commit = checked_json.read(str(older / "COMMIT"))
-    commit["fingerprint"] = {n: v for n, v in commit["fingerprint"].items() if n != "training.embedding_rate"}
+    new = ("training.embedding_rate", "training.momentum", "training.z_loss", "model.block")
+    commit["fingerprint"] = {n: v for n, v in commit["fingerprint"].items() if n not in new}
     checked_json.write(str(older / "COMMIT"), commit)
-    train(make_run(tmp_path / "same", resume_from=older))
+    with pytest.raises(ValueError, match="training.momentum: checkpoint 0.95, this run 0.9"):
+        train(make_run(tmp_path / "momentum", resume_from=older))
+    same = {"training": {"momentum": 0.95}}  # which AdamW does not read
+    train(make_run(tmp_path / "same", resume_from=older, **same))
     later = (run_small.out / METRICS).read_text().splitlines()[20:]
     assert (tmp_path / "same" / METRICS).read_text().splitlines() == later
     with pytest.raises(ValueError, match="training.embedding_rate: checkpoint 1.0, this run 3.0"):
-        train(make_run(tmp_path / "other", resume_from=older, training={"embedding_rate": 3.0}))
+        train(make_run(tmp_path / "other", resume_from=older, training={"momentum": 0.95, "embedding_rate": 3.0}))
 
 
 def test_the_precision_that_was_used_is_that_of_the_checkpoint(run_small, make_run, corpus, tmp_path):

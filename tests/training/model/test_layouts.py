@@ -20,14 +20,18 @@ from gristmill.training.world import begin_micro_batch, local, processes, rows_p
 # ranks are forked from a process without threads, which has imported this
 multiprocessing.set_forkserver_preload(["gristmill.training.step.state"])
 
-SHAPE = ModelConfig(dim=32, layers=2, heads=4, kv_heads=2, seq_len=16)
+SHAPES = {
+    block: ModelConfig(block=block, dim=32, layers=2, heads=4, kv_heads=2, seq_len=16, logit_softcap=cap)
+    for block, cap in (("llama", None), ("nanochat", 15.0))
+}
+SHAPE = SHAPES["llama"]
 VOCABULARY = 101
 BATCH = 7  # which no number of ranks above one divides
 
 
-def steps(world, training: TrainingConfig, count: int = 3) -> list[list[float]]:
+def steps(world, training: TrainingConfig, block: str = "llama", count: int = 3) -> list[list[float]]:
     """Loss and gradient norm of steps on drawn tokens, and the weights' square norm behind them."""
-    state, found = begun_state(SHAPE, training, VOCABULARY, 0, world), []
+    state, found = begun_state(SHAPES[block], training, VOCABULARY, 0, world), []
     rows = rows_per_rank(training.batch, world.size, min(training.micro_batch, -(-training.batch // world.size)))
     for step in range(count):
         drawn = torch.randint(VOCABULARY, (training.batch, 17), generator=torch.Generator().manual_seed(step))
@@ -44,14 +48,14 @@ def settings(optimizer: str = "adamw", **more) -> TrainingConfig:
     )
 
 
-def rank_main(rank: int, size: int, path: str, trainings: list[TrainingConfig], truth: list) -> None:
+def rank_main(rank: int, size: int, path: str, block: str, trainings: list[TrainingConfig], truth: list) -> None:
     torch.set_num_threads(1)
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     for number, (training, expected) in enumerate(zip(trainings, truth, strict=True)):
         os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(size), "TRAINING_RENDEZVOUS": f"file://{path}/{number}"}
         with processes(60, partial(world_of, parallel=training.parallel)) as world:
             assert world.replicas == training.parallel.replicas
-            for ours, alone in zip(steps(world, training), expected, strict=True):
+            for ours, alone in zip(steps(world, training, block), expected, strict=True):
                 assert ours == pytest.approx(alone, rel=1e-6), (training.parallel, training.optimizer)
 
 
@@ -66,13 +70,15 @@ LAYOUTS = {
 }
 
 
+@pytest.mark.parametrize("block", SHAPES)
 @pytest.mark.parametrize("size", LAYOUTS)
-def test_figures_of_any_layout_are_those_of_one_process(size, tmp_path):
+def test_figures_of_any_layout_are_those_of_one_process(size, block, tmp_path):
     truth = []
     for training in LAYOUTS[size]:
         with processes(60) as world:
-            truth.append(steps(world, training.model_copy(update={"parallel": Parallel()})))
-    mp.start_processes(rank_main, (size, str(tmp_path), LAYOUTS[size], truth), nprocs=size, start_method="forkserver")
+            truth.append(steps(world, training.model_copy(update={"parallel": Parallel()}), block))
+    given = (size, str(tmp_path), block, LAYOUTS[size], truth)
+    mp.start_processes(rank_main, given, nprocs=size, start_method="forkserver")
 
 
 @pytest.fixture
