@@ -83,6 +83,7 @@ def sentinel(number: int) -> str:
 
 def own_tokens(training: TrainingConfig, seq_len: int) -> tuple[str, ...]:
     """Names of the tokens that the objective needs in the vocabulary."""
+    tokens = 0 if training.objective == "causal" else tokens_read(training, seq_len)
     if training.objective == "fill_in_the_middle":
         return FIM
     if training.objective == "masked":
@@ -90,7 +91,6 @@ def own_tokens(training: TrainingConfig, seq_len: int) -> tuple[str, ...]:
     each = denoisers(training)
     if not each:
         return ()
-    tokens = tokens_read(training, seq_len)
     count = 1 + max(one.counts(tokens)[1] for one in each)
     modes = dict.fromkeys(one.mode for one in each if one.mode)
     return (*modes, *(sentinel(number) for number in range(count)))

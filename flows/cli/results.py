@@ -131,7 +131,9 @@ def next_commands(report: "Run", recipe: str) -> Iterator[str]:
     name = report.recipe.name
     # these run missing stages, so they need the limit of the run
     limit = "" if report.recipe.limit is None else f" --limit {report.recipe.limit}"
-    if report.trained:
+    if report.trained and report.recipe.training.objective == "masked":
+        yield f"gristmill train evaluate {recipe}"
+    elif report.trained:
         yield f"gristmill export model {recipe} --to {name}-model"
     elif report.tokens is not None:
         yield f"gristmill run {recipe}{limit}"

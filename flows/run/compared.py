@@ -27,15 +27,16 @@ from gristmill.flows.stages.heldout import Data
 from gristmill.storage.printable import redact_url, redact_urls
 from gristmill.training.config import NEUTRAL, TrainingConfig
 from gristmill.training.model_config import ModelConfig
-from gristmill.training.run.tracking import SHORT, TrackedNames
+from gristmill.training.run.tracking import SHORT, TrackedNames, as_read
 
+CAUSAL = TrainingConfig()
 COMPARABLE = "comparable with"
 RECIPE = "recipe.yaml"
 # What is of interest in each run, whether it differs or not: what is read, in which steps, and the size of the run.
 PARAMS = (
     *("seed", "limit", "tokenizer.vocab_size", "model.dim", "model.layers", "model.heads", "model.seq_len"),
     *("training.steps", "training.batch", "training.learning_rate", "training.optimizer", "training.seed"),
-    "training.engine",
+    *("training.engine", "training.objective", "model.block"),
 )
 _NO_MATTER = {"name", *(f"training.{name}" for name in NEUTRAL - {"init_from", "eval_tokens"})}
 _NAMED = 4  # differences in the name of a run
@@ -57,15 +58,15 @@ _COLUMNS = (
 _ABOUT = "**Comparable runs**"
 
 
-def tracked_names(data: Data) -> TrackedNames:
+def tracked_names(data: Data, training: TrainingConfig = CAUSAL) -> TrackedNames:
     """What MLflow calls the metrics of a model that is trained on this data."""
-    sets = {name: facts["digest"] for name, facts in data.evaluated.items()}
+    sets = {name: as_read(facts["digest"], training) for name, facts in data.evaluated.items()}
     return TrackedNames(sets, data.tokenizer.file(data.tokenizer.result["tokenizer"]["file"]).digest)
 
 
-def comparable(data: Data) -> str:
+def comparable(data: Data, training: TrainingConfig = CAUSAL) -> str:
     """The value of the tag: the beginning of the names of the metrics of all held-out documents."""
-    return f"heldout-{tracked_names(data).digest('heldout')[:SHORT]}"
+    return f"heldout-{tracked_names(data, training).digest('heldout')[:SHORT]}"
 
 
 def base_of(recipe: Recipe, first: dict[str, Any] | None) -> dict[str, Any]:
@@ -182,9 +183,9 @@ def _git(*arguments: str) -> str:
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
-def evaluated_on(data: Data, others: list[Run]) -> list[str]:
+def evaluated_on(data: Data, others: list[Run], training: TrainingConfig) -> list[str]:
     """What a model was evaluated on, and which runs of the experiment were evaluated on something else, as Markdown."""
-    names, lines, shared = tracked_names(data), [], []
+    names, own_tag, lines, shared = tracked_names(data, training), comparable(data, training), [], []
     for kind, what in (
         ("heldout", "held-out documents of the sources"),
         ("evaluation", "texts of the recipe's `evaluation`"),
@@ -206,7 +207,7 @@ def evaluated_on(data: Data, others: list[Run]) -> list[str]:
         "recipe keeps, and losses per token depend on the run's own tokenizer and text. One run per recipe "
         "is weak evidence: `gristmill decide ablate` measures how certain a difference is."
     )
-    apart = [run for run in others if run.data.tags.get(COMPARABLE, comparable(data)) != comparable(data)]
+    apart = [run for run in others if run.data.tags.get(COMPARABLE, own_tag) != own_tag]
     if apart:
         named = ", ".join(f"`{run.info.run_name}` ({run.data.tags[COMPARABLE]})" for run in apart[:_NAMED])
         more = f" and {len(apart) - _NAMED} more" if len(apart) > _NAMED else ""

@@ -159,7 +159,7 @@ def _log_model(client: mlflow.MlflowClient, run: str, report: Run, folder: Path)
     client.finalize_logged_model(logged_model.model_id, "READY")
     client.log_outputs(run, [LoggedModelOutput(logged_model.model_id, step=report.result["steps"])])
     # as the run has them, point for point: MLflow keeps one of two that are equal
-    shown = tracked_names(report.data)
+    shown = tracked_names(report.data, report.recipe.training)
     names = sorted(shown(name) for name in report.result if name.partition("/")[0] in _EVALUATED)
     last = [client.get_metric_history(run, name)[-1] for name in names]
     points = [
@@ -270,7 +270,7 @@ class ModelRun:
             self.client.log_batch(run, metrics=metrics)
             experiment = self.experiment.id()
             others = [other for other in compared_runs(self.client, experiment) if other.info.run_id != run]
-            note = "\n\n".join([*evaluated_on(self.data, others), description(report)])
+            note = "\n\n".join([*evaluated_on(self.data, others, self.recipe.training), description(report)])
             self.client.set_tag(run, "mlflow.note.content", note)
             # last: a run that has it is complete
             self.client.set_tag(run, _ARTIFACTS_TAG, "complete")
@@ -283,7 +283,7 @@ class ModelRun:
             metric: max(point.step for point in self.client.get_metric_history(run, metric))
             for metric in self.client.get_run(run).data.metrics
         }
-        shown = tracked_names(self.data)
+        shown = tracked_names(self.data, self.recipe.training)
         for name in (METRICS, TIMING):
             lines = model.file(name).read().splitlines()
             points = [
@@ -318,7 +318,7 @@ class ModelRun:
             )
             # as seen from the home, which may be moved
             self.client.set_tag(run, "gristmill.model", f"stages/model-{self.key}")
-            self.client.set_tag(run, COMPARABLE, comparable(self.data))
+            self.client.set_tag(run, COMPARABLE, comparable(self.data, self.recipe.training))
             # last: a run that is found by its key is complete
             self.client.set_tag(run, KEY_TAG, self.key)
         except BaseException as error:

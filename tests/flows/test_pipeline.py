@@ -26,6 +26,7 @@ from gristmill.flows.run.model_run import KEY_TAG
 from gristmill.flows.run.tracking import move_artifacts
 from gristmill.storage import files, layout, parquet
 from gristmill.storage.training_manifest import load_training_manifest
+from gristmill.training.config import TrainingConfig
 from gristmill.training.evaluate.sample import sample_text
 from gristmill.training.hub.weights import load_model
 from gristmill.training.run.tracking import TrackedNames
@@ -49,7 +50,7 @@ def names(keyed) -> list[str]:
 def metric_names(folder: Path) -> TrackedNames:
     """What MLflow calls the metrics of a model."""
     data = files.read_json(str(folder / "run.json"))["data"]
-    return TrackedNames.of(load_training_manifest(Path(data)))
+    return TrackedNames.of(load_training_manifest(Path(data)), TrainingConfig())
 
 
 def steps(runs, home: str) -> dict[str, dict]:

@@ -167,7 +167,7 @@ def _train(run: RunConfig, world: World, stop: threading.Event, keeper: Keeper) 
 
     tracker = None
     if world.leads:
-        step, shown = progress.step if saved else -1, TrackedNames.of(manifest)
+        step, shown = progress.step if saved else -1, TrackedNames.of(manifest, training)
         tracker = Tracker(run.out, step, run.tracking, progress.logs, shown)
     machine = Machine(run.model, manifest.vocab_size, world, compute_dtype(training.precision, world.device))
     learner = Learner(run, order.plan, world, state, recovery.forced, stop)
@@ -333,11 +333,13 @@ def _result(run: RunConfig, weights: dict, progress: Progress, saved: Path) -> d
             top_k=training.sample_top_k,
             seed=training.seed,
         )
+    # of all that was read, whether it is a target or not
+    read = progress.tokens if training.objective == "causal" else training.read(progress.step, run.model.seq_len)
     result = {
         "steps": progress.step,
         "tokens": progress.tokens,
         "parameters": parameter_count(run.model, manifest.vocab_size),
-        "flops": flops_per_token(run.model, manifest.vocab_size) * progress.tokens,
+        "flops": flops_per_token(run.model, manifest.vocab_size) * read,
         **dict(sorted(progress.last.items())),
         "checkpoint": os.path.relpath(saved, run.out),
         "weights": path.name,

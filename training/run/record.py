@@ -133,7 +133,7 @@ class Record:
         self.timing = {
             "train/tokens_per_second": speed,
             "train/data_wait_fraction": (waited - self.waited) / seconds,
-        } | self.machine(speed)
+        } | self.machine(sum(step.batch for step in self.pending) * self.machine.seq_len / seconds)
         self.timing |= self._times(waited - self.waited)
         if rollbacks := sum(event.what == "rollback" for event in self.progress.events):
             self.timing["train/rollbacks"] = float(rollbacks)

@@ -30,7 +30,7 @@ import xxhash
 from gristmill.storage.damage import DamagedFileError
 from gristmill.storage.printable import redact_urls
 from gristmill.storage.training_manifest import TrainingManifest
-from gristmill.training.config import TrackingConfig
+from gristmill.training.config import TrackingConfig, TrainingConfig
 from gristmill.training.step.guard import EVENTS, event_line, read_events
 
 if TYPE_CHECKING:
@@ -61,8 +61,8 @@ class TrackedNames:
     tokenizer: str
 
     @staticmethod
-    def of(manifest: TrainingManifest) -> TrackedNames:
-        sets = {f"{heldout.kind}/{heldout.name}": heldout.digest for heldout in manifest.heldout}
+    def of(manifest: TrainingManifest, training: TrainingConfig) -> TrackedNames:
+        sets = {f"{heldout.kind}/{heldout.name}": as_read(heldout.digest, training) for heldout in manifest.heldout}
         return TrackedNames(sets, manifest.tokenizer.digest)
 
     def __call__(self, metric: str) -> str:
@@ -80,6 +80,14 @@ class TrackedNames:
         fixed = [f"{name} {digest}" for name, digest in sorted(self.sets.items()) if digest]
         own = [line for line in fixed if line.startswith(f"{kind}/")]
         return xxhash.xxh3_128_hexdigest("\n".join(own).encode()) if own else ""
+
+
+def as_read(digest: str, training: TrainingConfig) -> str:
+    """The digest of documents as a model of this training is evaluated on them: with the objective masked another one
+    for each share of masked tokens, since the loss of masked tokens compares with no other."""
+    if not digest or training.objective != "masked":
+        return digest
+    return xxhash.xxh3_128_hexdigest(f"{digest} masked {training.corruption_rate}".encode())
 
 
 class JsonLines:

@@ -181,7 +181,7 @@ class Machine:
     for MFU and the number of processes."""
 
     def __init__(self, model: ModelConfig, vocab_size: int, world: World, dtype: torch.dtype | None) -> None:
-        self.world = world
+        self.world, self.seq_len = world, model.seq_len
         full = flops_per_token(model, vocab_size)
         scores = 12 * model.layers * model.heads * model.head_dim * model.seq_len
         self.flops = {"": full, "_causal": full - scores // 2}

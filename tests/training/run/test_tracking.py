@@ -10,9 +10,9 @@ from mlflow.tracking import MlflowClient
 from gristmill.storage import checked_json
 from gristmill.storage.training_manifest import load_training_manifest
 from gristmill.training.checkpoint import keeping
-from gristmill.training.config import TrackingConfig
+from gristmill.training.config import TrackingConfig, TrainingConfig
 from gristmill.training.run.loop import train
-from gristmill.training.run.tracking import GUARD_TAG, METRICS, TIMING, MlflowSender, TrackedNames, Tracker
+from gristmill.training.run.tracking import GUARD_TAG, METRICS, TIMING, MlflowSender, TrackedNames, Tracker, as_read
 from gristmill.training.step.guard import EVENTS, Event, event_line, write_events
 
 KNOWN = [
@@ -109,6 +109,13 @@ def test_names_hold_what_was_evaluated_and_the_tokenizer_of_a_loss():
     assert all(plain(name) == name for name in KNOWN)
 
 
+def test_masked_losses_have_names_of_their_own_for_each_share():
+    trainings = [TrainingConfig()] + [TrainingConfig(objective="masked", corruption_rate=rate) for rate in (0.15, 0.3)]
+    digests = [as_read("a" * 32, training) for training in trainings]
+    assert digests[0] == "a" * 32 and len(set(digests)) == 3
+    assert {as_read("", training) for training in trainings} == {""}
+
+
 def test_mlflow_has_names_with_digests_from_training_on_and_none_twice_after_a_resume(
     server, tracking, corpus, make_run, tmp_path
 ):
@@ -119,7 +126,7 @@ def test_mlflow_has_names_with_digests_from_training_on_and_none_twice_after_a_r
     checked_json.write(str(fixed), given)
     run = make_run(tmp_path, tracking=tracking).model_copy(update={"data": fixed})
     result = train(run)
-    names = TrackedNames.of(load_training_manifest(fixed))
+    names = TrackedNames.of(load_training_manifest(fixed), TrainingConfig())
     points = sorted((names(name), step, value) for name, step, value in in_files(tmp_path))
     assert in_mlflow(server, tracking) == points
     shown = server[0].get_run(tracking.run_id).data.metrics
