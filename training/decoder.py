@@ -244,7 +244,8 @@ class Decoder(nn.Module):
         """Raise ValueError for a model of the objective masked."""
         if not self.causal:
             raise ValueError(
-                "the model was trained with objective masked, so it predicts no next token; use a model that was trained with another objective"
+                "the model was trained with objective masked, so it predicts no next token; use a model that was "
+                "trained with another objective"
             )
 
     def _each(self, each: Callable[..., torch.Tensor], tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:

@@ -37,7 +37,7 @@ class ModelConfig(CheckedSettings):
     logit_softcap: float | None = Field(
         default=None,
         gt=0,
-        description="Soft cap c: logits become c tanh(logits / c). With block llama `export model` refuses it. None: off.",
+        description="Soft cap c: logits become c tanh(logits / c). `export model` refuses it for llama. None: off.",
     )
 
     @model_validator(mode="after")
