@@ -15,7 +15,7 @@ from gristmill.storage import checked_json
 from gristmill.storage.tokenizer_files import load_tokenizer, read_tokenizer
 from gristmill.storage.training_manifest import load_training_manifest
 from gristmill.training.config import RunConfig, TrainingConfig
-from gristmill.training.decoder import Decoder
+from gristmill.training.decoder import Decoder, flops_per_token
 from gristmill.training.denoisers import MASK, missing_tokens
 from gristmill.training.evaluate.heldout import heldout_windows
 from gristmill.training.evaluate.sample import sample_text, verbatim
@@ -177,6 +177,7 @@ def test_a_run_learns_and_its_loss_is_that_of_masked_heldout_text(trained, manif
     assert result["sample"] is None and result["heldout/loss"] == losses[2]
     assert losses[2] < result["unigram/loss"]  # it reads what is around a masked token
     assert result["tokens"] == 90 * 8 * round(0.15 * 32)
+    assert result["flops"] == flops_per_token(trained.model, manifest.vocab_size) * 90 * 8 * 32
 
     windows = heldout_windows(manifest, 32, trained.training.eval_tokens, trained.training)
     model = load_model(trained.out)
