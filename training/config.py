@@ -162,7 +162,7 @@ class TrainingConfig(CheckedSettings):
         description="Initial weights and learning rates that scale with the model's size, such as {rule: "
         "mup, base_dim: 256}. None: standard, the same at every size.",
     )
-    warmup_steps: int = Field(default=40, ge=0, description="Steps in which the learning rate rises from 0.")
+    warmup_steps: int = Field(default=20, ge=0, description="Steps in which the learning rate rises from 0.")
     schedule: Literal["cosine", "wsd", "linear"] = Field(
         default="linear", description="How the learning rate falls. wsd: constant at the peak, then falls at the end."
     )

@@ -3,7 +3,7 @@ give. Where these differ from what made a stage, one line in the log names the d
 would make beyond them."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,7 +39,7 @@ def open_run(settings: MachineSettings, recipe: Recipe) -> tuple[RunContext, Rec
     """
     remakes.forget(settings.home)
     runs = [run for run in runs_of(settings.home, recipe.name) if run.flow in FLOWS]
-    if runs and not is_same_but_limit(runs[0].recipe, recipe):
+    if runs and not is_same_but({"limit"}, runs[0].recipe, recipe):
         runs = [run for run in runs if run.recipe and not changes(run.recipe, recipe)] or runs
     read = recipe
     if runs and runs[0].recipe is not None:
@@ -98,9 +98,9 @@ def _read_by(sources: Iterable[Mapping[str, Any]]) -> list[Any]:
     return found
 
 
-def is_same_but_limit(recorded: Mapping[str, Any] | None, given: Recipe) -> bool:
-    """Whether a recipe is a recorded one, with another `limit` at most; so is one that was not recorded."""
-    return recorded is None or {name for name, _, _ in changes(recorded, given)} <= {"limit"}
+def is_same_but(keys: Collection[str], recorded: Mapping[str, Any] | None, given: Recipe) -> bool:
+    """Whether a recipe is a recorded one, but for some of its top-level keys; so is one that was not recorded."""
+    return recorded is None or {name.partition(".")[0] for name, _, _ in changes(recorded, given)} <= {*keys}
 
 
 def changes(recorded: Mapping[str, Any], given: Recipe) -> list[tuple[str, Any, Any]]:

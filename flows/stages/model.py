@@ -126,6 +126,7 @@ def model_spec(
         inputs |= {f"eval_tasks {name}": digest for name, digest in task_digests(settings, folder).items()}
     return StageSpec(
         name="model",
+        # 2: products of Muon's stacked matrices are rounded differently; its momentum is 0.9 instead of 0.95
         version=TRAINING_VERSION,
         body=_train,
         record=ModelTraining(model=recipe.model, training=recipe.training.model_copy(update=unplaced)),

@@ -134,6 +134,7 @@ def proxy_spec(settings: MachineSettings, run: ProxyRun, slot: int, address: str
 
     spec = StageSpec(
         name="proxy",
+        # 2: products of Muon's stacked matrices are rounded differently; its momentum is 0.9 instead of 0.95
         version=TRAINING_VERSION,
         body=_train,
         record=run_record(run.proxy, run.tokens, run.learning_rate, run.pair, run.salt),
@@ -321,6 +322,7 @@ def doremi_spec(settings: MachineSettings, run: DoReMi, slot: int) -> StageSpec:
 
     spec = StageSpec(
         name="doremi",
+        # 2: products of Muon's stacked matrices are rounded differently; its momentum is 0.9 instead of 0.95
         version=TRAINING_VERSION,
         body=_train_doremi,
         record=DoReMiTraining(model=run.proxy.model, training=training, eta=run.eta, smoothing=run.smoothing),

@@ -145,8 +145,8 @@ def padded(exported, tmp_path_factory):
     described["vocab_size"] += 64
     (folder / "config.json").write_text(json.dumps(described))
     weights = load_file(exported / WEIGHTS)
-    embedding = weights["model.embed_tokens.weight"]
-    weights["model.embed_tokens.weight"] = torch.cat([embedding, torch.zeros(64, embedding.shape[1])])
+    for name in ("model.embed_tokens.weight", "lm_head.weight"):
+        weights[name] = torch.cat([weights[name], torch.zeros(64, weights[name].shape[1])])
     save_file({name: tensor.bfloat16() for name, tensor in weights.items()}, folder / WEIGHTS)
     return folder
 
