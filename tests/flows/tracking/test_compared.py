@@ -25,6 +25,7 @@ from gristmill.flows.run.compared import (
 from gristmill.flows.run.model_run import ModelRun
 from gristmill.flows.run.tracking import KIND, TrackedExperiment
 from gristmill.flows.stages.heldout import Data
+from gristmill.training.config import TrainingConfig
 from tests.corpora import context
 from tests.planted.text import pydoc_paragraphs
 
@@ -139,7 +140,7 @@ def test_names_params_and_tags_say_what_differs(tracked, recipes):
 def test_descriptions_warn_of_runs_that_were_evaluated_on_something_else(tracked):
     client, experiment, data, ids = tracked
     others = {name: [run for run in compared_runs(client, experiment) if run.info.run_id != ids[name]] for name in ids}
-    notes = {name: "\n".join(evaluated_on(data[name], others[name])) for name in ids}
+    notes = {name: "\n".join(evaluated_on(data[name], others[name], TrainingConfig())) for name in ids}
     facts = data["first"].evaluated["heldout/web"]
     assert f"(web {facts['documents']}; {facts['bytes']:,} bytes): `{comparable(data['first'])}/" in notes["first"]
     assert "**Not comparable** with `web · limit 120`" in notes["first"]

@@ -223,12 +223,12 @@ def test_a_resume_ends_as_the_run_did(trained, make_run, masked_corpus, tmp_path
 def test_what_asks_for_next_tokens_is_refused(trained, manifest, tmp_path):
     model, tokenizer = open_model(trained.out).load(), manifest.tokenizer.path
     assert not model.causal
-    with pytest.raises(ValueError, match="predicts no next token; use another"):
+    with pytest.raises(ValueError, match="predicts no next token; use a model"):
         sample_text(model, tokenizer, 4, temperature=0, top_k=0, seed=0)
-    with pytest.raises(ValueError, match="predicts no next token; use another"):
+    with pytest.raises(ValueError, match="predicts no next token; use a model"):
         verbatim(model, np.zeros((1, 8), np.int64), 2)
     task = Task("planted", "choice", (Example((("a", "b"), ("a", "c")), 0),))
-    with processes(60) as world, pytest.raises(ValueError, match="predicts no next token; use another"):
+    with processes(60) as world, pytest.raises(ValueError, match="predicts no next token; use a model"):
         task_scores(model, [task], load_tokenizer(tokenizer), world)
     with pytest.raises(ValueError, match="training.objective is masked.*train with another"):
         write_model_folder(open_model(trained.out), tmp_path / "model", "masked")
