@@ -133,8 +133,8 @@ class TrainingConfig(CheckedSettings):
         description="Local folder with initial weights and their tokenizer, as `gristmill export model` "
         "writes it. None: random weights from `seed`.",
     )
-    steps: int = Field(default=480, gt=0, le=10**9, description="Number of updates of the weights.")
-    batch: int = Field(default=4, gt=0, description="Sequences per step, over all processes.")
+    steps: int = Field(default=240, gt=0, le=10**9, description="Number of updates of the weights.")
+    batch: int = Field(default=8, gt=0, description="Sequences per step, over all processes.")
     batch_ramp: tuple[BatchStage, ...] = Field(
         default=(),
         description="Stages with a larger batch, such as [{tokens: 200000, times: 2}]. Empty: the batch is constant.",
@@ -144,7 +144,7 @@ class TrainingConfig(CheckedSettings):
         description="How a stage scales the learning rate: with the square root of `times` (AdamW: arXiv "
         "2205.10287), with `times` (SGD: arXiv 1706.02677), or not at all.",
     )
-    micro_batch: int = Field(default=4, gt=0, description="Sequences per forward pass of a process.")
+    micro_batch: int = Field(default=8, gt=0, description="Sequences per forward pass of a process.")
 
     learning_rate: float | None = Field(
         default=None, gt=0, description="Peak rate, after warm-up. None: 0.006 for muon, 0.003 for adamw."
@@ -252,7 +252,7 @@ class TrainingConfig(CheckedSettings):
         default=None,
         description="First and last step to profile on rank 0, on a GPU with a memory snapshot. None: off.",
     )
-    eval_every: int = Field(default=120, gt=0, description="Steps between evaluations, plus the last step.")
+    eval_every: int = Field(default=60, gt=0, description="Steps between evaluations, plus the last step.")
     eval_tasks: Address | None = Field(
         default=None,
         description="Local folder of tasks, as for `gristmill train evaluate --tasks`, scored at each evaluation.",
@@ -262,7 +262,7 @@ class TrainingConfig(CheckedSettings):
         gt=0,
         description="Maximum number of tokens to evaluate per held-out set. For fixed documents, 4 bytes per token.",
     )
-    checkpoint_every: int = Field(default=120, gt=0, description="Steps between checkpoints, plus the last step.")
+    checkpoint_every: int = Field(default=60, gt=0, description="Steps between checkpoints, plus the last step.")
     keep_checkpoints: int = Field(default=1, gt=0, description="Newest checkpoints to keep, plus the middle one.")
     keep_every: int | None = Field(default=None, gt=0, description="Checkpoints at multiples of it are never deleted.")
 

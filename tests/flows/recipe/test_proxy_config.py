@@ -60,7 +60,7 @@ def test_proxies_that_ship_are_read_by_name_and_written_whole(path):
         ),
         (
             {"training": {"steps": 10, "warmup_steps": 1}},
-            "training.steps: is 10, but tokens 51,200 fill 200 steps of 4 x 64 tokens; give one of the two",
+            "training.steps: is 10, but tokens 51,200 fill 100 steps of 8 x 64 tokens; give one of the two",
         ),
         ({"warmup_ratio": 0.2}, "training.warmup_steps: is 20, and warmup_ratio is 0.2; give one of the two"),
         ({"warmup_ratio": 1.0}, "warmup_ratio: is 1.0; give a number below 1"),
@@ -76,7 +76,7 @@ def test_proxies_that_ship_are_read_by_name_and_written_whole(path):
         ),
         ({"training": {"tokens": 9}}, "training.tokens: is an unknown key, with the value 9; it is a separate key"),
         ({"training": {"batch": 0}}, "training.batch: is 0; give a number above 0"),
-        ({"training": {"steps": 10}}, "training.steps: is 10, but tokens 51,200 fill 200 steps of 4 x 64 tokens"),
+        ({"training": {"steps": 10}}, "training.steps: is 10, but tokens 51,200 fill 100 steps of 8 x 64 tokens"),
         ({"sample_bytes": 3000}, "sample_bytes: is 3,000, too little text for a vocabulary of vocab_size 2,048"),
         ({"model": {"dim": 30, "heads": 4}}, "model: dim 30 is not an even multiple of heads 4"),
     ],
