@@ -144,7 +144,7 @@ class TrainingConfig(CheckedSettings):
         description="How a stage scales the learning rate: with the square root of `times` (AdamW: arXiv "
         "2205.10287), with `times` (SGD: arXiv 1706.02677), or not at all.",
     )
-    micro_batch: int = Field(default=8, gt=0, description="Sequences per forward pass of a process.")
+    micro_batch: int = Field(default=4, gt=0, description="Sequences per forward pass of a process.")
 
     learning_rate: float | None = Field(
         default=None, gt=0, description="Peak rate, after warm-up. None: 0.006 for muon, 0.003 for adamw."
