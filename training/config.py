@@ -342,9 +342,9 @@ class TrainingConfig(CheckedSettings):
 
     def token_budget(self, seq_len: int) -> int:
         """Target tokens that a whole run learns from: the budget that a mixture is made for."""
-        return self.read(self.steps, seq_len)
+        return self.tokens_read(self.steps, seq_len)
 
-    def read(self, steps: int, seq_len: int) -> int:
+    def tokens_read(self, steps: int, seq_len: int) -> int:
         """Tokens of the batches of so many steps."""
         return self.batches(seq_len).first(steps) * seq_len
 

@@ -24,10 +24,9 @@ from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 from gristmill.training.loss import in_pieces, logits_of, loss_sums, token_losses, token_scores
-from gristmill.training.model_config import ModelConfig
+from gristmill.training.model_config import INTO_STREAM, ModelConfig
 
 INIT_STD = 0.02
-INTO_STREAM = ("o_proj.weight", "down_proj.weight", "fc2.weight")  # matrices that write into the residual stream
 
 
 def rotary(length: int, head_dim: int, theta: float, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
@@ -102,10 +101,12 @@ def norm_of(config: ModelConfig, size: int) -> nn.RMSNorm:
 
 
 class Attention(nn.Module):
-    def __init__(self, config: ModelConfig) -> None:
+    """`causal`: as of a Decoder."""
+
+    def __init__(self, config: ModelConfig, causal: bool) -> None:
         super().__init__()
-        self.head_dim = config.head_dim
-        self.grouped, self.causal = config.kv_head_count != config.heads, True
+        self.head_dim, self.causal = config.head_dim, causal
+        self.grouped = config.kv_head_count != config.heads
         self.q_proj = nn.Linear(config.dim, config.heads * config.head_dim, bias=False)
         self.k_proj = nn.Linear(config.dim, config.kv_head_count * config.head_dim, bias=False)
         self.v_proj = nn.Linear(config.dim, config.kv_head_count * config.head_dim, bias=False)
@@ -176,11 +177,11 @@ def _contexts() -> tuple[AbstractContextManager, AbstractContextManager]:
 class Block(nn.Module):
     """`recompute`: see TrainingConfig. Inside of the block, so that FSDP gathers its weights once for both."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, causal: bool) -> None:
         super().__init__()
         self.recompute = "none"
         self.input_layernorm = norm_of(config, config.dim)
-        self.self_attn = Attention(config)
+        self.self_attn = Attention(config, causal)
         self.post_attention_layernorm = norm_of(config, config.dim)
         self.mlp = SwiGLU(config) if config.block == "llama" else SquaredReLU(config)
 
@@ -215,9 +216,7 @@ class Decoder(nn.Module):
         self.config, self.causal = config, causal
         self.end_of_text = end_of_text
         self.embed_tokens = nn.Embedding(vocab_size, config.dim)
-        self.layers = nn.ModuleList(Block(config) for _ in range(config.layers))
-        for layer in self.layers:
-            cast(Block, layer).self_attn.causal = causal
+        self.layers = nn.ModuleList(Block(config, causal) for _ in range(config.layers))
         self.norm = norm_of(config, config.dim)
         self.lm_head = None if config.tie_embeddings else nn.Linear(config.dim, vocab_size, bias=False)
         # each as one function with the output projection, so that it can be compiled with it

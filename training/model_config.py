@@ -10,6 +10,8 @@ from gristmill.storage.settings import CheckedSettings
 
 FP8_MULTIPLE = 16  # of both sides of a matrix, as products in fp8 ask
 
+INTO_STREAM = ("o_proj.weight", "down_proj.weight", "fc2.weight")  # matrices that write into the residual stream
+
 
 class ModelConfig(CheckedSettings):
     """Shape of the decoder. The vocabulary size comes from the data."""

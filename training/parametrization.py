@@ -21,11 +21,11 @@ al. 2023, arXiv 2310.17813), so its learning rate is m^-1/2. Decay times learnin
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from gristmill.training.config import TrainingConfig
-from gristmill.training.decoder import INTO_STREAM
-from gristmill.training.model_config import ModelConfig
+from gristmill.training.config import Parametrization, TrainingConfig
+from gristmill.training.model_config import INTO_STREAM, ModelConfig
 
 
 class Multipliers(NamedTuple):
@@ -60,3 +60,20 @@ def multipliers(name: str, model: ModelConfig, training: TrainingConfig) -> Mult
         initial *= math.sqrt(depth)  # the standard deviation has 1 / sqrt(2 layers), here that of base_layers counts
     rate = factor * (1 / math.sqrt(width) if training.optimizer == "muon" else 1 / width)
     return Multipliers(factor * initial, rate, 1 / rate, 1 / (width * depth * factor))
+
+
+def without_gains(model: ModelConfig, rule: Parametrization) -> Iterator[tuple[tuple[str, ...], str]]:
+    """What a rule asks for that the block nanochat cannot have, as its norms have no gains: places of
+    settings, and sentences behind their names."""
+    if model.tie_embeddings:
+        yield (
+            ("training", "parametrization"),
+            "scales the output matrix of the block nanochat, but model.tie_embeddings makes it the embedding, too; set "
+            "tie_embeddings: false, or remove parametrization",
+        )
+    if rule.base_head_dim not in (None, model.head_dim):
+        yield (
+            ("training", "parametrization", "base_head_dim"),
+            f"is {rule.base_head_dim}, but model.dim / model.heads is {model.head_dim}, and the queries of the block "
+            "nanochat have no gains that could be scaled; make the two equal",
+        )

@@ -164,9 +164,7 @@ def check_fits(folder: Path, config: ModelConfig, vocab_size: int | None = None,
     """
     files = weight_files(folder, key)
     hub_config = read_config(folder)
-    with opening(
-        f"{Path(folder) / CONFIG}", "config.json of a model that the decoder here computes", "use other weights"
-    ):
+    with opening(str(Path(folder) / CONFIG), "config.json of a supported model", "use other weights"):
         compared = list(_settings(config, hub_config))
     for name, ours, theirs in compared:
         if ours != theirs:
@@ -234,18 +232,19 @@ def shapes(config: ModelConfig, vocab_size: int) -> Iterator[tuple[str, tuple[in
         "v_proj": (narrow, d),
         "o_proj": (d, wide),
     }
-    norms = {}
+    if config.norm_gains and config.qk_norm:
+        attention |= {"q_norm": (head,), "k_norm": (head,)}
     if config.block == "llama":
-        ffns = {"gate_proj": (ffn, d), "up_proj": (ffn, d), "down_proj": (d, ffn)}
-        norms = {"input_layernorm": (d,), "post_attention_layernorm": (d,)}
-        if config.qk_norm:
-            attention |= {"q_norm": (head,), "k_norm": (head,)}
+        feed_forward = {"gate_proj": (ffn, d), "up_proj": (ffn, d), "down_proj": (d, ffn)}
     else:
-        ffns = {"fc1": (ffn, d), "fc2": (d, ffn)}
-    inside = {
-        **norms,
+        feed_forward = {"fc1": (ffn, d), "fc2": (d, ffn)}
+    norms = (("input_layernorm", (d,)), ("post_attention_layernorm", (d,)))
+    first, second = ({name: shape} if config.norm_gains else {} for name, shape in norms)
+    inside: dict[str, tuple[int, ...]] = {
+        **first,
         **{f"self_attn.{name}": shape for name, shape in attention.items()},
-        **{f"mlp.{name}": shape for name, shape in ffns.items()},
+        **second,
+        **{f"mlp.{name}": shape for name, shape in feed_forward.items()},
     }
     yield "model.embed_tokens.weight", (vocab_size, d)
     for layer in range(config.layers):

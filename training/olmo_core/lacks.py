@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gristmill.training.config import Parallel, Parametrization, TrainingConfig
+from gristmill.training.config import Parallel, TrainingConfig
 from gristmill.training.model_config import FP8_MULTIPLE, ModelConfig
+from gristmill.training.parametrization import without_gains
 
 Lack = tuple[tuple[str, ...], str]  # where a setting is, as ("training", "optimizer"), and a sentence behind its name
 
@@ -14,29 +15,13 @@ Lack = tuple[tuple[str, ...], str]  # where a setting is, as ("training", "optim
 def lacking(model: ModelConfig, training: TrainingConfig) -> Iterator[Lack]:
     """What the engine of a run has nothing for, or its block; nothing where they have all."""
     if training.parametrization and model.block == "nanochat":
-        yield from _without_gains(model, training.parametrization)
+        yield from without_gains(model, training.parametrization)
     if training.engine == "olmo_core":
         yield from _olmo_core(model, training)
         yield from _half_in_fp8(model, training)
         yield from _undivided(model, training.parallel)
     else:
         yield from _gristmill(training.parallel)
-
-
-def _without_gains(model: ModelConfig, rule: Parametrization) -> Iterator[Lack]:
-    """What `gristmill.training.parametrization` takes in by gains of norms, which the block nanochat has not."""
-    if model.tie_embeddings:
-        yield (
-            ("training", "parametrization"),
-            "scales the output matrix of the block nanochat, but model.tie_embeddings makes it the embedding, too; set "
-            "tie_embeddings: false, or remove parametrization",
-        )
-    if rule.base_head_dim not in (None, model.head_dim):
-        yield (
-            ("training", "parametrization", "base_head_dim"),
-            f"is {rule.base_head_dim}, but model.dim / model.heads is {model.head_dim}, and the queries of the block "
-            "nanochat have no gains that could be scaled; make the two equal",
-        )
 
 
 def _gristmill(parallel: Parallel) -> Iterator[Lack]:

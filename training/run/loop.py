@@ -101,6 +101,7 @@ def stop_requests() -> Iterator[threading.Event]:
 
 
 COLLECT_EVERY = 50  # steps, as torchtitan's `gc_freq`
+COLLECT_ALL_EVERY = 1000  # steps; young generations alone would let cycles that live longer pile up in a long run
 
 
 @contextmanager
@@ -112,7 +113,9 @@ def collected_by_steps() -> Iterator[Callable[[int], None]]:
     gc.disable()
 
     def after(step: int) -> None:
-        if step % COLLECT_EVERY == 0:
+        if step % COLLECT_ALL_EVERY == 0:
+            gc.collect()
+        elif step % COLLECT_EVERY == 0:
             gc.collect(1)
 
     try:
@@ -334,7 +337,7 @@ def _result(run: RunConfig, weights: dict, progress: Progress, saved: Path) -> d
             seed=training.seed,
         )
     # of all that was read, whether it is a target or not
-    read = progress.tokens if training.objective == "causal" else training.read(progress.step, run.model.seq_len)
+    read = progress.tokens if training.objective == "causal" else training.tokens_read(progress.step, run.model.seq_len)
     result = {
         "steps": progress.step,
         "tokens": progress.tokens,

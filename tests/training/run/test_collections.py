@@ -19,6 +19,7 @@ def test_python_collects_at_the_same_steps_only(make_run, tmp_path, monkeypatch)
 
     monkeypatch.setattr(loop.Learner, "take", taking)
     monkeypatch.setattr(loop, "COLLECT_EVERY", 3)
+    monkeypatch.setattr(loop, "COLLECT_ALL_EVERY", 6)
     threshold = gc.get_threshold()
     gc.callbacks.append(collected)
     gc.set_threshold(50)  # it would collect many times in a step
@@ -28,6 +29,6 @@ def test_python_collects_at_the_same_steps_only(make_run, tmp_path, monkeypatch)
         gc.callbacks.remove(collected)
         gc.set_threshold(*threshold)
     assert gc.isenabled()
-    one = "generation 1"
-    assert seen[seen.index(1) : seen.index(7) + 1] == [1, 2, 3, one, 4, 5, 6, one, 7]
+    one, whole = "generation 1", "generation 2"
+    assert seen[seen.index(1) : seen.index(7) + 1] == [1, 2, 3, one, 4, 5, 6, whole, 7]
     assert len([each for each in seen if isinstance(each, str)]) > 4, "the threshold is not one that is reached"
