@@ -56,7 +56,7 @@ def test_what_is_kept():
 @pytest.mark.parametrize("recompute", AFTER)
 def test_products_and_attention_are_not_computed_again(recompute):
     config = ModelConfig(dim=32, layers=1, heads=4, seq_len=16)
-    block = Block(config)
+    block = Block(config, causal=True)
     block.recompute = recompute
     x = torch.randn(2, 16, 32, requires_grad=True)
     found = block(x, *rotary(16, config.head_dim, 1e4, x.device), None)
