@@ -41,8 +41,8 @@ def test_servers_are_named_by_address_or_shown_by_a_command(monkeypatch, tmp_pat
 
 
 def test_next_commands_can_be_typed_and_fit_what_was_made():
-    def commands(trained=None, exported=None, limit=None, tokens=None) -> list[str]:
-        recipe = SimpleNamespace(name="web", limit=limit)
+    def commands(trained=None, exported=None, limit=None, tokens=None, objective="causal") -> list[str]:
+        recipe = SimpleNamespace(name="web", limit=limit, training=SimpleNamespace(objective=objective))
         run = SimpleNamespace(recipe=recipe, trained=trained, exported=exported, tokens=tokens)
         return [*next_commands(run, "recipe.yaml")]
 
@@ -52,6 +52,8 @@ def test_next_commands_can_be_typed_and_fit_what_was_made():
     assert commands(tokens=9000, limit=100) == [*looks, "gristmill run recipe.yaml --limit 100"]
     _, report = looks
     assert commands(trained=object()) == ["gristmill ui", report, "gristmill export model recipe.yaml --to web-model"]
+    masked = commands(trained=object(), objective="masked")
+    assert masked == ["gristmill ui", report, "gristmill train evaluate recipe.yaml"], "transformers has no such model"
     assert commands(exported=object()) == looks, "its documents are exported already"
     for line in (*commands(limit=100), *commands(trained=object())):
         name, *_ = line.removeprefix("gristmill ").split(" recipe.yaml")
