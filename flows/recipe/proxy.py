@@ -60,7 +60,7 @@ class ProxyConfig(Settings):
         min_length=2, description="Two learning rates, a small one and the tuned one. A verdict must hold at both."
     )
     looks: tuple[int, ...] = Field(
-        (4, 8, 16),
+        tuple(range(4, 21, 2)),
         min_length=1,
         description="Pairs of runs at each interim analysis, any of which can end the decision.",
     )
@@ -133,10 +133,14 @@ class ProxyConfig(Settings):
             yield ("learning_rates",), f"is {list(self.learning_rates)}; give rates above 0"
         if list(self.learning_rates) != sorted(set(self.learning_rates)):
             yield ("learning_rates",), f"is {list(self.learning_rates)}; give each rate once, the smallest first"
-        if list(self.looks) != sorted(set(self.looks)) or self.looks[0] < 2:
+        rates = len(self.learning_rates)
+        if list(self.looks) != sorted({look // rates * rates for look in self.looks}) or self.looks[0] < 2 * rates:
             yield (
                 ("looks",),
-                (f"is {list(self.looks)}; give ascending numbers of pairs, at least 2, such as [4, 8, 16]"),
+                (
+                    f"is {list(self.looks)}; give ascending multiples of {rates}, the number of learning rates, from "
+                    f"{2 * rates} on, such as {[2 * rates * count for count in (1, 2, 3)]}"
+                ),
             )
         # as a tokenizer needs them
         if self.sample_bytes < 2 * self.vocab_size:

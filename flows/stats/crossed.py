@@ -5,7 +5,8 @@ and all documents is estimated as V(pairs) + V(documents) - V(pairs x documents)
 the first two both count the third (Searle, Casella and McCulloch, Variance Components, 1992, chapter 4; Owen 2007,
 The pigeonhole bootstrap, has the same sum for means over a crossed sample). Degrees of freedom are Satterthwaite's
 (1946). Documents of one host are alike, so hosts are what is drawn: units of the evaluation sample
-(`EvaluationSet.units`), whose documents are summed before anything is squared.
+(`EvaluationSet.units`), whose documents are summed before anything is squared. Learning rates are fixed: the effect may
+differ between the groups of pairs that have one, so pairs vary within these groups.
 
 `Components` are the variance components of runs, fitted in closed form with the method of moments for a balanced layout
 (the same chapter 4): each mean square is set equal to its expectation, and a negative component is 0.
@@ -37,13 +38,15 @@ SEED_SHARE = 0.5
 class Estimate:
     """effect in bits per byte, positive if the candidate needs fewer. pair_variance: of one pair's difference.
     half_variance: of the effect, by the sample of training hosts. document_variance: of the effect, by the sample of
-    documents, known with document_degrees. degrees: of their sum over the pairs."""
+    documents, known with document_degrees. degrees: of their sum over the pairs; pair_degrees: of the variance of the
+    pairs without a bank."""
 
     effect: float
     pair_variance: float
     document_variance: float
     degrees: float
     pairs: int
+    pair_degrees: int
     document_degrees: float
     half_variance: float = 0.0
 
@@ -109,14 +112,26 @@ def deviations(bits: np.ndarray, evaluation: EvaluationSet) -> np.ndarray:
     return total
 
 
-def interaction(differences: np.ndarray, evaluation: EvaluationSet) -> tuple[float, float]:
+def within(values: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, int]:
+    """Values (pairs, ...) less the mean of their group, and their degrees of freedom. groups: int (pairs,)."""
+    numbers = np.unique(groups)
+    centered = values.copy()
+    for number in numbers:
+        centered[groups == number] -= values[groups == number].mean(axis=0)
+    return centered, len(values) - len(numbers)
+
+
+def interaction(
+    differences: np.ndarray, evaluation: EvaluationSet, groups: np.ndarray | None = None
+) -> tuple[float, float]:
     """What pair x document adds to the variance of one pair's difference, and its degrees of freedom.
 
-    differences: bits (pairs, documents).
+    differences: bits (pairs, documents). groups: see `estimate`.
     """
-    pairs, units = len(differences), units_of(evaluation)
-    total = float((deviations(differences - differences.mean(axis=0), evaluation) ** 2).sum())
-    return total / (pairs - 1), float((pairs - 1) * sum(len(places) - 1 for _, _, places, _ in units.sets))
+    units = units_of(evaluation)
+    centered, degrees = within(differences, np.zeros(len(differences), int) if groups is None else groups)
+    total = float((deviations(centered, evaluation) ** 2).sum())
+    return total / degrees, float(degrees * sum(len(places) - 1 for _, _, places, _ in units.sets))
 
 
 def document_variance(differences: np.ndarray, evaluation: EvaluationSet) -> tuple[float, float]:
@@ -147,8 +162,12 @@ def estimate(
     evaluation: EvaluationSet,
     bank: tuple[float, int, int] | None = None,
     resample: bool = False,
+    groups: np.ndarray | None = None,
 ) -> Estimate:
     """The effect of differences in bits (pairs, documents).
+
+    groups: int (pairs,), the number of each pair's learning rate, with equally many pairs at each; None: one for all.
+    The effect is the mean over these rates, and pairs vary about the effect at their own.
 
     bank: variance of a pair's difference in the bank, its degrees of freedom, and how many of these pairs it shares. A
     shared pair has the same base run on both sides. A bank that varies less than the pairs, by an F test, is left out.
@@ -162,7 +181,9 @@ def estimate(
     """
     pairs = len(differences)
     by_pair = evaluation.measure(differences)
-    own, own_degrees = float(by_pair.var(ddof=1)), pairs - 1
+    groups = np.zeros(pairs, int) if groups is None else groups
+    centered, own_degrees = within(by_pair, groups)
+    own = float((centered**2).sum()) / own_degrees
     variance, of_halves, degrees = own, 0.0, float(own_degrees)
     if resample:
         other = 0.0 if bank is None else bank[0]
@@ -173,7 +194,7 @@ def estimate(
             variance = (own * own_degrees + other * other_degrees) / (own_degrees + other_degrees)
             degrees = pooled_degrees(own_degrees, other_degrees, shared)
     among_documents, document_degrees = document_variance(differences.mean(axis=0), evaluation)
-    common, common_degrees = interaction(differences, evaluation)
+    common, common_degrees = interaction(differences, evaluation, groups)
     # A variance is not negative: where documents do not differ beyond chance, pairs alone count.
     of_documents = max(among_documents - common / pairs, 0.0)
     # What pairs and halves add is known from the same pairs: one part.
@@ -190,6 +211,7 @@ def estimate(
         of_documents,
         float(max(freedom, 1.0)),
         pairs,
+        own_degrees,
         float(max(document_degrees, 1.0)),
         of_halves,
     )
@@ -199,10 +221,11 @@ class Components(BaseModel):
     """Standard deviations in bits per byte.
 
     pair: what a pair adds to all arms alike; it cancels in differences. sample: of what one arm's text in the order of
-    one pair adds, at all learning rates alike. run: of one training beyond that. learning_rate: of an arm's effect from
-    one learning rate to another. document: of an arm's effect from one document of mean length to another of the same
-    host; host: from one host to another, on all its documents. run_document: of one run on one such document beyond all
-    that. level, slope: the base's bits per byte, and what a factor e of tokens takes from it.
+    one pair adds. run: of one training beyond that; `fitted` cannot separate the two, so its `run` has both.
+    learning_rate: of an arm's effect from one learning rate to another, 0 in `fitted`. document: of an arm's effect
+    from one document of mean length to another of the same host; host: from one host to another, on all its documents.
+    run_document: of one run on one such document beyond all that. level, slope: the base's bits per byte, and what a
+    factor e of tokens takes from it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -223,10 +246,9 @@ class Components(BaseModel):
             raise ValueError("components: run and sample are 0, so runs do not vary and there are no error rates.")
         return self
 
-    def pair_variance(self, learning_rates: int, evaluation: EvaluationSet) -> float:
-        """Of a pair's difference between two arms, averaged over learning rates."""
-        of_run = self.run**2 + self.run_document**2 * _share(evaluation)
-        return 2 * (self.sample**2 + of_run / learning_rates)
+    def pair_variance(self, evaluation: EvaluationSet) -> float:
+        """Of a pair's difference between two arms."""
+        return 2 * (self.sample**2 + self.run**2 + self.run_document**2 * _share(evaluation))
 
     def document_variance(self, evaluation: EvaluationSet) -> float:
         """Of the effect, by the sample of documents and of their hosts."""
@@ -241,26 +263,26 @@ def _share(evaluation: EvaluationSet) -> float:
 
 
 def fitted(bits: np.ndarray, evaluation: EvaluationSet) -> Components:
-    """Components of runs, float64 (arms, pairs, learning rates, documents), at least 2 of each but learning rates.
+    """Components of runs, float64 (arms, pairs, documents), at least 2 of each.
 
     Arms may be one arm's samples by salt, where the components of arms are then near 0. ValueError if there are too
     few.
     """
-    arms, pairs, rates, _ = bits.shape
+    arms, pairs, _ = bits.shape
     if arms < 2 or pairs < 2:
         raise ValueError(
             f"components: {arms} arms and {pairs} pairs are too few to separate them; use 2 or more of each."
         )
     measure = evaluation.measure(bits)
-    of_run, of_sample, of_pair, of_rate = _from_measures(measure)
+    of_run, of_pair = _from_measures(measure)
     of_document, of_host, of_run_document = _from_documents(bits, evaluation)
     share = _share(evaluation)
     root = {
         "pair": of_pair,
-        "sample": of_sample,
+        "sample": 0.0,
         # A run's measure holds its documents' part too.
         "run": of_run - of_run_document * share,
-        "learning_rate": of_rate,
+        "learning_rate": 0.0,
         "document": of_document,
         "host": of_host,
         "run_document": of_run_document,
@@ -268,46 +290,32 @@ def fitted(bits: np.ndarray, evaluation: EvaluationSet) -> Components:
     return Components(**{name: float(np.sqrt(max(v, 0.0))) for name, v in root.items()}, level=float(measure.mean()))
 
 
-def _from_measures(measure: np.ndarray) -> tuple[float, float, float, float]:
-    """Variances of run, sample, pair and arm x learning rate from (arms, pairs, learning rates).
-
-    Pairs count within learning rates, since a pair's weights train differently at each. At one learning rate run and
-    sample are one, and count as run.
-    """
-    arms, pairs, rates = measure.shape
-    by_pair = measure.mean(axis=0)
-    by_arm = measure.mean(axis=1)
-    residual = measure - by_pair[None] - by_arm[:, None] + measure.mean(axis=(0, 1))
-    free = (arms - 1) * (pairs - 1)
-    of_both = float((residual**2).sum()) / (free * rates)
-    of_pair = float(by_pair.var(axis=0, ddof=1).mean()) - of_both / arms
-    if rates == 1:
-        return of_both, 0.0, of_pair, 0.0
-    of_mean = float((residual.mean(axis=2) ** 2).sum()) / free
-    of_run = (of_both - of_mean) * rates / (rates - 1)
-    contrast = by_arm - by_arm.mean(axis=1, keepdims=True)
-    contrast = contrast - contrast.mean(axis=0)
-    of_rate = float((contrast**2).sum()) / ((arms - 1) * (rates - 1)) - of_run / pairs
-    return of_run, of_both - of_run, of_pair, of_rate
+def _from_measures(measure: np.ndarray) -> tuple[float, float]:
+    """Variances of run and pair from (arms, pairs)."""
+    arms, pairs = measure.shape
+    by_pair, by_arm = measure.mean(axis=0), measure.mean(axis=1)
+    residual = measure - by_pair - by_arm[:, None] + measure.mean()
+    of_run = float((residual**2).sum()) / ((arms - 1) * (pairs - 1))
+    return of_run, float(by_pair.var(ddof=1)) - of_run / arms
 
 
 def _from_documents(bits: np.ndarray, evaluation: EvaluationSet) -> tuple[float, float, float]:
     """Variances of arm x document within hosts, arm x host and run x document, in bits per byte of a document of mean
     length. Where no host has several documents, all that arms differ by counts as documents'."""
-    arms, pairs, rates, _ = bits.shape
+    arms, pairs, _ = bits.shape
     among, within, count = 0.0, 0.0, 0
     of_documents, in_hosts, of_hosts, between = 0.0, 0, 0.0, 0.0
     for name in evaluation.judged:
         documents = evaluation.members(name)
         size = evaluation.size[documents]
         values = bits[..., documents]
-        # Beyond the run's own bits per byte and the document's own difficulty at a learning rate and a pair.
+        # Beyond the run's own bits per byte and the document's own difficulty in a pair.
         values = values - values.sum(axis=-1, keepdims=True) / size.sum() * size
         values = (values - values.mean(axis=0)) / size.mean()
-        by_arm = values.mean(axis=(1, 2))
-        residual = values - by_arm[:, None, None]
+        by_arm = values.mean(axis=1)
+        residual = values - by_arm[:, None]
         free = len(documents) - 1
-        within += float((residual**2).sum()) / ((arms - 1) * (pairs * rates - 1))
+        within += float((residual**2).sum()) / ((arms - 1) * (pairs - 1))
         among += float((by_arm**2).sum()) / (arms - 1)
         count += free
         _, host, counts = np.unique(evaluation.units[documents], return_inverse=True, return_counts=True)
@@ -321,7 +329,7 @@ def _from_documents(bits: np.ndarray, evaluation: EvaluationSet) -> tuple[float,
         of_hosts += float((weight * slope**2).sum()) / (arms - 1)
         between += float(weight.sum() - (weight**2).sum() / weight.sum())
     of_run_document = within / count
-    noise = of_run_document / (pairs * rates)
+    noise = of_run_document / pairs
     if not in_hosts:
         return among / count - noise, 0.0, of_run_document
     both = of_documents / in_hosts

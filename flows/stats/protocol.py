@@ -3,12 +3,13 @@
 1. *Pairs.* Every arm trains with the same pair number, which seeds weights and order; the effect is the mean over
    pairs of base minus candidate, in bits per byte, averaged over the judged evaluation sets. What a pair adds to all
    arms cancels.
-2. *Two learning rates*, a small and the tuned one, since verdicts of proxy models flip with it (arXiv 2512.24503). A
-   pair's value is its mean over learning rates, so whatever the runs of a pair share does not count as replication.
-   Learning rates are a fixed choice: a verdict is about these. They *disagree* if, where a boundary is crossed, the
-   effect at one of them has the other sign than the mean. The verdict is then withheld, and sampling of this
-   candidate ends. That can only take verdicts away, so no error rate rises. At the boundary it costs about one true
-   verdict in twenty if runs are all noise, at an effect that is seen with probability .8 about one in a hundred.
+2. *Two learning rates*, a small and the tuned one, since verdicts of proxy models flip with it (arXiv 2512.24503). Each
+   pair is trained at one of them, and they alternate over pairs: most of a pair's noise is the sample of text that it
+   reads, which two runs on the same text share. The effect is the mean over pairs, with equally many at each rate.
+   Learning rates are a fixed choice: a verdict is about these, and pairs vary about the effect at their own. They
+   *disagree* if, where a boundary is crossed, the effect at one of them has the
+   other sign than the mean. The verdict is then withheld, and sampling of this candidate ends. That can only take
+   verdicts away, so no error rate rises.
 3. *Interval.* A t interval over pairs; with 3 or 4 pairs a percentile bootstrap covers far less than it says. The
    variance of a pair is pooled with that of the A/A bank of the same proxy, tokens and learning rates, with its
    degrees of freedom, unless the decision's own pairs vary more (an F test at 10%). Evaluation documents are a random
@@ -18,7 +19,10 @@
    alpha t^2 up to the share t of the pairs (Lan and DeMets 1983; Kim and DeMets 1987; Jennison and Turnbull, Group
    Sequential Methods, 2000, chapter 7). A t statistic is compared through its tail probability (section 3.8). A
    decision ends at its last look: more pairs afterwards, because the result was not clear, are a new decision on new
-   pair numbers (`first_pair`).
+   pair numbers (`first_pair`). It also ends where a verdict has become unlikely (`futility`): where even an effect that
+   the last look would detect with probability WANTED_POWER would cross the last boundary with less than this
+   probability (`sequential.conditional_power`; Lan, Simon and Halperin 1982, Stochastically curtailed tests in
+   long-term clinical trials). The boundaries do not count on it, so it can only take verdicts away.
 5. *After stopping* a plain interval covers too little. Interval, effect and p value follow from the stage-wise ordering
    of outcomes (`sequential`); the effect is median-unbiased.
 6. *Many candidates.* They are screened by one run of each at each learning rate, with a pair number and with evaluation
@@ -53,17 +57,28 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from scipy.special import stdtrit
 
 from gristmill.flows.stats.crossed import Estimate, estimate, interaction
-from gristmill.flows.stats.runs import EvaluationSet, Run, RunRequest, asked
-from gristmill.flows.stats.sequential import Look, Noise, chance_to_tell, declared, p_value, pairs_needed, stagewise
+from gristmill.flows.stats.runs import EvaluationSet, Run, RunRequest, asked, rate_of_pair
+from gristmill.flows.stats.sequential import (
+    WANTED_POWER,
+    Look,
+    Noise,
+    chance_to_tell,
+    conditional_power,
+    declared,
+    p_value,
+    pairs_needed,
+    stagewise,
+    t_value,
+)
 from gristmill.flows.stats.verdict import AtLearningRate, Conditions, Outcome, Verdict, worth
 
 
 class Bank(BaseModel):
     """Differences of A/A pairs, for one proxy, number of tokens and list of learning rates.
 
-    differences: bits per byte of salt 0 minus salt 1, a row a pair, a column a learning rate. interaction: what
-    evaluation documents that react to single pairs add to the variance of a pair's difference. units: how many hosts
-    these documents are of, or documents where each counts alone.
+    differences: bits per byte of salt 0 minus salt 1, by pair. interaction: what evaluation documents that react to
+    single pairs add to the variance of a pair's difference. units: how many hosts these documents are of, or documents
+    where each counts alone.
     `model_dump(mode="json")` and `Bank.model_validate` are its JSON.
     """
 
@@ -73,7 +88,7 @@ class Bank(BaseModel):
     tokens: int
     learning_rates: tuple[float, ...]
     pairs: tuple[int, ...]
-    differences: tuple[tuple[float, ...], ...]
+    differences: tuple[float, ...]
     interaction: float
     units: int
 
@@ -83,8 +98,6 @@ class Bank(BaseModel):
             raise ValueError(
                 f"bank: {len(self.differences)} differences for {len(self.pairs)} pairs; it needs 2 or more."
             )
-        if any(len(row) != len(self.learning_rates) for row in self.differences):
-            raise ValueError(f"bank: each row needs {len(self.learning_rates)} differences, one per learning rate.")
         return self
 
     @property
@@ -92,19 +105,16 @@ class Bank(BaseModel):
         return len(self.pairs) - 1
 
     def variance(self, units: int) -> float:
-        """Of a pair's difference, averaged over learning rates, on evaluation documents of so many units."""
-        means = np.array(self.differences).mean(axis=1)
-        return float(max(means.var(ddof=1) + self.interaction * (self.units / units - 1), 0.0))
-
-    def variance_at(self, learning_rate: float) -> float:
-        """Of a pair's difference at one learning rate."""
-        column = self.learning_rates.index(learning_rate)
-        return float(np.var([row[column] for row in self.differences], ddof=1))
+        """Of a pair's difference, on evaluation documents of so many units."""
+        own = np.array(self.differences).var(ddof=1)
+        return float(max(own + self.interaction * (self.units / units - 1), 0.0))
 
 
 def requests(arm: str, pairs: Sequence[int], learning_rates: Sequence[float], tokens: int) -> list[RunRequest]:
     """The runs of a bank. Those of salt 0 are also the runs of a decision whose base is this arm."""
-    return [RunRequest(arm, pair, rate, tokens, salt) for pair in pairs for rate in learning_rates for salt in (0, 1)]
+    return [
+        RunRequest(arm, pair, rate_of_pair(pair, learning_rates), tokens, salt) for pair in pairs for salt in (0, 1)
+    ]
 
 
 def calibrate(
@@ -115,15 +125,15 @@ def calibrate(
         raise ValueError(f"calibrate: {len(pairs)} pairs have no variance; use 2 or more, better 12.")
     wanted = requests(arm, pairs, learning_rates, tokens)
     losses = asked(run, wanted, len(evaluation.size))
-    bits = np.array([losses[request] for request in wanted]).reshape(len(pairs), len(learning_rates), 2, -1)
-    differences = bits[:, :, 0] - bits[:, :, 1]
+    bits = np.array([losses[request] for request in wanted]).reshape(len(pairs), 2, -1)
+    differences = bits[:, 0] - bits[:, 1]
     return Bank(
         arm=arm,
         tokens=tokens,
         learning_rates=tuple(learning_rates),
         pairs=tuple(pairs),
-        differences=tuple(tuple(float(x) for x in row) for row in evaluation.measure(differences)),
-        interaction=interaction(differences.mean(axis=1), evaluation)[0],
+        differences=tuple(float(x) for x in evaluation.measure(differences)),
+        interaction=interaction(differences, evaluation)[0],
         units=judged_units(evaluation),
     )
 
@@ -133,8 +143,10 @@ def judged_units(evaluation: EvaluationSet) -> int:
 
 
 # Raised when the same losses may give another verdict than before: by another estimate, boundary, interval or sentence.
-VERSION = 3
-WANTED_POWER = 0.8
+VERSION = 4
+# Every second pair from the first four on. With `futility` of .2 such a decision needs under half of the runs of one
+# with two runs a pair and analyses after 4, 8 and 16 pairs, with the same power (tests/flows/comparison/test_looks.py).
+LOOKS = tuple(range(4, 21, 2))
 # New pairs are advised if they would tell with this probability at least, by what was seen and how unsure that is.
 ADVISED = 0.5
 # One evaluation document in so many is for screening.
@@ -148,7 +160,10 @@ class Protocol(BaseModel):
 
     learning_rates: tuple[float, ...] = Field(min_length=1, description="Learning rates of the proxy, smallest first.")
     looks: tuple[int, ...] = Field(
-        (3, 6, 12), min_length=1, description="Numbers of pairs after which an interim analysis can end the decision."
+        LOOKS, min_length=1, description="Numbers of pairs after which an interim analysis can end the decision."
+    )
+    futility: float = Field(
+        0.2, ge=0, lt=1, description="End the decision if the probability of a verdict falls below this; 0: never."
     )
     alpha: float = Field(0.05, gt=0, lt=1, description="Two-sided error over all interim analyses and candidates.")
     level: float = Field(0.9, gt=0, lt=1, description="Level of the printed intervals.")
@@ -159,14 +174,23 @@ class Protocol(BaseModel):
         1, ge=1, description="Number of the first pair of the test; screening uses the pair before it."
     )
     worth_pairs: int = Field(
-        3, ge=0, description="Pairs of the base at half of the tokens; 0: worth in tokens is not measured."
+        4, ge=0, description="Pairs of the base at half of the tokens; 0: worth in tokens is not measured."
     )
     resample: bool = Field(False, description="Each pair reads its own half of the hosts, the same for all arms.")
 
     @model_validator(mode="after")
     def _order(self) -> Self:
-        if self.looks[0] < 2 or any(b <= a for a, b in pairwise(self.looks)):
-            raise ValueError(f"looks: {list(self.looks)} must be ascending and begin with 2 or more pairs.")
+        rates = len(self.learning_rates)
+        if self.looks[0] < 2 * rates or any(b <= a for a, b in pairwise(self.looks)):
+            raise ValueError(
+                f"looks: {list(self.looks)} must be ascending and begin with {2 * rates} or more pairs, two for each "
+                f"of the {rates} learning rates."
+            )
+        if any(look % rates for look in self.looks):
+            raise ValueError(
+                f"looks: {list(self.looks)} must be multiples of {rates}, since each pair is trained at one of "
+                f"{rates} learning rates; use {sorted({-(-look // rates) * rates for look in self.looks})}."
+            )
         if len(set(self.learning_rates)) < len(self.learning_rates) or min(self.learning_rates) <= 0:
             raise ValueError(f"learning_rates: {list(self.learning_rates)} must differ and be above 0.")
         if self.worth_pairs == 1 or self.worth_pairs > self.looks[0]:
@@ -175,6 +199,14 @@ class Protocol(BaseModel):
                 f"analysis, {self.looks[0]}."
             )
         return self
+
+    def rate(self, pair: int) -> float:
+        """The learning rate of a pair's runs."""
+        return rate_of_pair(pair, self.learning_rates)
+
+    def groups(self, pairs: Sequence[int]) -> np.ndarray:
+        """The number of the learning rate of each pair, int (pairs,)."""
+        return np.array([self.learning_rates.index(self.rate(pair)) for pair in pairs])
 
     def tested(self, candidates: int) -> int:
         """How many of so many candidates are tested."""
@@ -199,6 +231,10 @@ class Decision:
     runs: tuple[RunRequest, ...]
     screening: tuple[tuple[str, float], ...]
     conditions: Conditions | None = None
+
+    def request(self, arm: str, pair: int) -> RunRequest:
+        """The run of an arm in a pair of the test."""
+        return RunRequest(arm, pair, self.protocol.rate(pair), self.tokens)
 
     def sentences(self) -> list[str]:
         return [verdict.sentence() for verdict in self.verdicts]
@@ -229,21 +265,21 @@ def decide(
     losses: dict[RunRequest, np.ndarray] = {}
 
     def train(arms: Sequence[str], pairs: Sequence[int], count: int = tokens) -> None:
-        wanted = [RunRequest(arm, p, rate, count) for p in pairs for rate in protocol.learning_rates for arm in arms]
+        wanted = [RunRequest(arm, pair, protocol.rate(pair), count) for pair in pairs for arm in arms]
         losses.update(asked(run, wanted, len(evaluation.size)))
 
     def bits(arm: str, pairs: Sequence[int], count: int = tokens) -> np.ndarray:
-        """Of a trained arm, float64 (pairs, learning rates, documents)."""
-        rows = [[losses[RunRequest(arm, p, rate, count)] for rate in protocol.learning_rates] for p in pairs]
-        return np.array(rows)
+        """Of a trained arm, float64 (pairs, documents)."""
+        return np.array([losses[RunRequest(arm, pair, protocol.rate(pair), count)] for pair in pairs])
 
     tested, screening = list(candidates), list[tuple[str, float]]()
     if protocol.tested(len(candidates)) < len(candidates):
-        before = range(protocol.first_pair - 1, protocol.first_pair)
-        train(candidates, before)
+        screened = {arm: _screened(protocol, arm, tokens) for arm in candidates}
+        losses.update(asked(run, [request for runs in screened.values() for request in runs], len(evaluation.size)))
         mask, _ = evaluation.split(SCREENING_STRIDE)
         measured = {
-            arm: float(evaluation.take(mask).measure(bits(arm, before)[..., mask]).mean()) for arm in candidates
+            arm: float(evaluation.take(mask).measure(np.array([losses[one][mask] for one in runs])).mean())
+            for arm, runs in screened.items()
         }
         screening = sorted(measured.items(), key=lambda item: item[1])
         tested = [arm for arm, _ in screening[: protocol.survivors]]
@@ -266,17 +302,19 @@ def decide(
                 )
                 continue
             bank_variance = _pooled(bank, base, pairs, judged)
-            result = estimate(differences.mean(axis=1), judged, bank_variance, protocol.resample)
+            result = estimate(differences, judged, bank_variance, protocol.resample, protocol.groups(pairs))
             looks[arm].append(_look(result, limits[k]))
-            if looks[arm][-1].crossed or end == protocol.looks[-1]:
+            chance = None
+            if not looks[arm][-1].crossed and end < protocol.looks[-1]:
+                chance = _chance(protocol, result, bank, limits[-1])
+            if chance is None or chance < protocol.futility:
                 alpha = protocol.alpha / len(tested)
-                verdicts[arm] = _verdict(protocol, base, arm, differences, looks[arm], result, judged, bank, alpha)
+                verdict = _verdict(protocol, base, arm, differences, looks[arm], result, judged, bank, alpha)
+                verdicts[arm] = replace(verdict, chance=chance, most_pairs=protocol.looks[-1])
     if protocol.worth_pairs and any(verdict.outcome in ("better", "worse") for verdict in verdicts.values()):
         pairs = protocol.pairs(0, protocol.worth_pairs)
         train([base], pairs, tokens // 2)
-        half, full = (
-            judged.measure(bits(base, pairs, count)[..., mask]).mean(axis=1) for count in (tokens // 2, tokens)
-        )
+        half, full = (judged.measure(bits(base, pairs, count)[..., mask]) for count in (tokens // 2, tokens))
         verdicts = {arm: _with_worth(verdict, half, full) for arm, verdict in verdicts.items()}
     for rank, (arm, _) in enumerate(screening[len(tested) :], len(tested) + 1):
         verdicts[arm] = Verdict(
@@ -294,6 +332,11 @@ def decide(
         for arm in candidates
     )
     return Decision(base, tokens, protocol, sentences, tuple(losses), tuple(screening), conditions)
+
+
+def _screened(protocol: Protocol, arm: str, tokens: int) -> list[RunRequest]:
+    """The runs by which an arm is screened: one at each learning rate, of the pair before the test's."""
+    return [RunRequest(arm, protocol.first_pair - 1, rate, tokens) for rate in protocol.learning_rates]
 
 
 def _with_worth(verdict: Verdict, half: np.ndarray, full: np.ndarray) -> Verdict:
@@ -339,13 +382,14 @@ def _verdict(
     bank: Bank | None,
     alpha: float,
 ) -> Verdict:
-    """differences: bits (pairs, learning rates, documents)."""
+    """differences: bits (pairs, documents)."""
     # Shares of information follow from the variances as they are known in the end.
     looks = [replace(look, information=1 / result.variance_at(look.pairs)) for look in looks]
     low, effect, high = stagewise(looks, protocol.level)
+    groups = protocol.groups(protocol.pairs(0, result.pairs))
     by_rate = tuple(
-        _at_learning_rate(protocol, rate, differences[:, column], judged, bank)
-        for column, rate in enumerate(protocol.learning_rates)
+        _at_learning_rate(protocol, rate, judged.measure(differences[groups == number]), result)
+        for number, rate in enumerate(protocol.learning_rates)
     )
     last, outcome, needed = looks[-1], "inconclusive", None
     limited = unlikely = False
@@ -356,6 +400,8 @@ def _verdict(
         noise = _noise(protocol, result, bank)
         needed = pairs_needed(effect, alpha, noise, WANTED_POWER)
         limited = needed is None and pairs_needed(effect, alpha, replace(noise, shared_variance=0.0)) is not None
+        rates = len(protocol.learning_rates)
+        needed = None if needed is None else max(-(-needed // rates), 2) * rates
         unlikely = needed is not None and chance_to_tell(effect, result.variance, alpha, noise, needed) < ADVISED
     return Verdict(
         candidate=arm,
@@ -381,16 +427,23 @@ def _noise(protocol: Protocol, result: Estimate, bank: Bank | None) -> Noise:
     """By which new pairs are advised."""
     bank_variance, degrees = (0 if bank is None or protocol.resample else bank.degrees), result.document_degrees
     if result.half_variance:
-        of_both = result.half_variance**2 / (result.pairs - 1) + result.document_variance**2 / result.document_degrees
+        of_both = result.half_variance**2 / result.pair_degrees + result.document_variance**2 / result.document_degrees
         degrees = result.shared_variance**2 / of_both
-    return Noise(result.pair_variance, bank_variance, result.shared_variance, degrees)
+    rates = len(protocol.learning_rates)
+    return Noise(result.pair_variance, bank_variance, result.shared_variance, degrees, rates)
 
 
-def _at_learning_rate(
-    protocol: Protocol, rate: float, differences: np.ndarray, judged: EvaluationSet, bank: Bank | None
-) -> AtLearningRate:
-    """differences: bits (pairs, documents)."""
-    bank_variance = None if bank is None else (bank.variance_at(rate), bank.degrees, 0)
-    result = estimate(differences, judged, bank_variance, protocol.resample)
-    reach = float(stdtrit(result.degrees, (1 + protocol.level) / 2) * np.sqrt(result.variance))
-    return AtLearningRate(rate, result.effect, result.effect - reach, result.effect + reach)
+def _chance(protocol: Protocol, result: Estimate, bank: Bank | None, limit: float) -> float:
+    """The probability of a verdict at the last look, for the effect that this look detects."""
+    noise, last = _noise(protocol, result, bank), protocol.looks[-1]
+    reach = t_value(limit, noise.freedom(last))
+    return float(
+        conditional_power(result.effect, result.pairs, last, reach, noise.pair_variance, noise.shared_variance)
+    )
+
+
+def _at_learning_rate(protocol: Protocol, rate: float, effects: np.ndarray, result: Estimate) -> AtLearningRate:
+    """effects: bits per byte of the pairs at this rate (pairs,)."""
+    effect, variance = float(effects.mean()), result.variance_at(len(effects))
+    reach = float(stdtrit(result.degrees, (1 + protocol.level) / 2) * np.sqrt(variance))
+    return AtLearningRate(rate, effect, effect - reach, effect + reach)

@@ -22,6 +22,11 @@ class RunRequest:
     salt: int = 0
 
 
+def rate_of_pair(pair: int, learning_rates: Sequence[float]) -> float:
+    """The learning rate that all runs of a pair are trained at: rates alternate over pair numbers."""
+    return learning_rates[pair % len(learning_rates)]
+
+
 # Bits of each evaluation document, float64 of shape (documents,), for each request; documents always in the same order.
 # A whole batch is asked for at once, so that runs can be trained side by side.
 Run = Callable[[Sequence[RunRequest]], Sequence[np.ndarray]]

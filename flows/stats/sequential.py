@@ -9,13 +9,15 @@ The interval follows the stage-wise ordering of outcomes: an earlier crossing of
 than a later one; at one look a higher statistic is (Tsiatis, Rosner and Mehta 1984; Jennison and Turnbull 2000,
 section 8.5). Without early stopping it is the t interval.
 
-`power`, `smallest_effect` and `pairs_needed` say what a budget of pairs can detect.
+`power`, `smallest_effect` and `pairs_needed` say what a budget of pairs can detect, `conditional_power` what is left of
+it after some of them, and `expected_pairs` how many a decision takes.
 """
 
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
@@ -23,6 +25,10 @@ from scipy.special import chdtri, nctdtr, ndtr, ndtri, stdtr, stdtrit
 
 from gristmill.flows.stats.crossed import pooled_degrees
 
+WANTED_POWER = 0.8
+_WANTED_SCORE = float(ndtri(WANTED_POWER))
+# Decisions that are drawn for `expected_pairs`, whose standard error is then a hundredth.
+_DRAWN = 10_000
 # Beyond it the normal density is under 1e-19.
 _FAR = 9.0
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
@@ -200,14 +206,15 @@ _VARIANCE_NODES, _VARIANCE_WEIGHTS = np.polynomial.legendre.leggauss(24)
 
 @dataclass(frozen=True)
 class Noise:
-    """pair_variance: of a pair's difference, averaged over learning rates. degrees: with which a bank knows it (0: no
-    bank). shared_variance: of the effect, by what all pairs share: the sample of evaluation documents, and with halves
-    of the training hosts that of these; shared_degrees: with which it will be known."""
+    """pair_variance: of a pair's difference. degrees: with which a bank knows it (0: no bank). shared_variance: of the
+    effect, by what all pairs share: the sample of evaluation documents, and with halves of the training hosts that of
+    these; shared_degrees: with which it will be known. rates: learning rates, within which pairs vary."""
 
     pair_variance: float
     degrees: int = 0
     shared_variance: float = 0.0
     shared_degrees: float = np.inf
+    rates: int = 1
 
     def variance(self, pairs: int) -> float:
         """Of the effect after so many pairs."""
@@ -215,7 +222,7 @@ class Noise:
 
     def freedom(self, pairs: int) -> float:
         """Degrees of freedom after so many pairs, of a bank that shares its base runs with them (Satterthwaite)."""
-        of_pairs = pooled_degrees(pairs - 1, self.degrees, min(pairs, self.degrees + 1))
+        of_pairs = pooled_degrees(pairs - self.rates, self.degrees, min(pairs, self.degrees + 1))
         scale = (self.pair_variance / pairs) ** 2 / of_pairs + self.shared_variance**2 / self.shared_degrees
         return self.variance(pairs) ** 2 / scale if scale > 0 else of_pairs
 
@@ -237,7 +244,9 @@ def power(effect: float, looks: tuple[int, ...], limits: tuple[float, ...], nois
     return total
 
 
-def smallest_effect(looks: tuple[int, ...], limits: tuple[float, ...], noise: Noise, wanted: float = 0.8) -> float:
+def smallest_effect(
+    looks: tuple[int, ...], limits: tuple[float, ...], noise: Noise, wanted: float = WANTED_POWER
+) -> float:
     """The effect in bits per byte that is seen with the wanted probability."""
     scale = float(np.sqrt(noise.variance(looks[-1])))
     if scale == 0:
@@ -246,7 +255,7 @@ def smallest_effect(looks: tuple[int, ...], limits: tuple[float, ...], noise: No
     return float(root) * scale
 
 
-def pairs_needed(effect: float, alpha: float, noise: Noise, wanted: float = 0.8) -> int | None:
+def pairs_needed(effect: float, alpha: float, noise: Noise, wanted: float = WANTED_POWER) -> int | None:
     """Pairs after which one test at the end sees this effect with the wanted probability; None if MAX_PAIRS do not."""
 
     def seen(pairs: int) -> bool:
@@ -254,7 +263,8 @@ def pairs_needed(effect: float, alpha: float, noise: Noise, wanted: float = 0.8)
         reach = float(stdtrit(degrees, 1 - alpha / 2))
         return 1 - float(nctdtr(degrees, abs(effect) / error, reach)) >= wanted
 
-    needed = bisect_left(range(2, MAX_PAIRS + 1), True, key=seen) + 2
+    fewest = noise.rates + 1
+    needed = bisect_left(range(fewest, MAX_PAIRS + 1), True, key=seen) + fewest
     return needed if needed <= MAX_PAIRS else None
 
 
@@ -272,3 +282,54 @@ def chance_to_tell(effect: float, variance: float, alpha: float, noise: Noise, p
     spread = kept * max(variance - noise.shared_variance, 0.0) + noise.pair_variance / pairs
     reach = float(stdtrit(noise.freedom(pairs), 1 - alpha / 2)) * np.sqrt(noise.variance(pairs))
     return float(ndtr((kept * abs(effect) - reach) / np.sqrt(spread)))
+
+
+def conditional_power(
+    effect: Any, pairs: int, last: int, reach: float, pair_variance: Any, shared_variance: Any = 0.0
+) -> Any:
+    """Probability that the last look crosses its boundary on the side of the effect that was seen after some pairs, if
+    the true effect is the one that the last look detects with probability WANTED_POWER.
+
+    effect, pair_variance, shared_variance: floats, or arrays of one shape; variances of one pair, and of what all pairs
+    share. last: pairs at the last look. reach: its boundary as a t value. The effect that is detected follows from the
+    variances as they were seen, so the rule is the same for any noise. What all pairs share moves those to come as it
+    moved those that were seen.
+    """
+    error = np.sqrt(pair_variance / last + shared_variance)
+    detected, boundary, seen = (reach + _WANTED_SCORE) * error, reach * error, np.abs(effect)
+    of_pairs, rest = pair_variance / pairs, last - pairs
+    share = shared_variance / (shared_variance + of_pairs)
+    expected = (pairs * seen + rest * (detected + share * (seen - detected))) / last
+    spread = rest / last * np.sqrt(pair_variance / rest + share * of_pairs)
+    return ndtr((expected - boundary) / spread)
+
+
+@lru_cache(maxsize=64)
+def expected_pairs(
+    looks: tuple[int, ...],
+    limits: tuple[float, ...],
+    futility: float,
+    detected: bool,
+    rates: int = 1,
+    candidates: int = 1,
+) -> tuple[float, float]:
+    """Mean pairs of a candidate without an effect, or with the one that the last look detects with probability
+    WANTED_POWER, and mean pairs of the base that so many such candidates share.
+
+    If only pairs vary, and there is no bank. By simulation, with the same draws at each call.
+    """
+    last = looks[-1]
+    reach = [t_value(limit, pairs - rates) for limit, pairs in zip(limits, looks, strict=True)]
+    effect = (reach[-1] + _WANTED_SCORE) / np.sqrt(last) if detected else 0.0
+    values = np.random.default_rng(0).normal(effect, 1.0, (_DRAWN, last))
+    needed = np.full(_DRAWN, last)
+    for pairs, boundary in zip(looks[:-1], reach, strict=False):
+        going, drawn = needed == last, values[:, :pairs]
+        mean = drawn.mean(axis=1)
+        by_rate = [drawn[:, rate::rates] for rate in range(rates)]
+        variance = sum(one.var(axis=1) * one.shape[1] for one in by_rate) / (pairs - rates)
+        ends = np.abs(mean) >= boundary * np.sqrt(variance / pairs)
+        ends |= conditional_power(mean, pairs, last, reach[-1], variance) < futility
+        needed[going & ends] = pairs
+    together = needed[: _DRAWN // candidates * candidates].reshape(-1, candidates)
+    return float(needed.mean()), float(together.max(axis=1).mean())

@@ -127,7 +127,8 @@ class Verdict:
     was crossed, or None. pairs_needed: for "inconclusive", the pairs of a new decision that would see an effect as
     large as this one with probability .8; None if no reasonable number would do, and `limited_by_documents` if more
     documents are needed, or if it would tell with a probability under a half, by what was seen and how unsure that is
-    (`may_be_noise`; `power.chance_to_tell`). first_pair: the number of its first pair. hosts: the effective number of
+    (`may_be_noise`; `power.chance_to_tell`). chance: the probability of a verdict that ended the decision before its
+    `most_pairs`, or None. first_pair: the number of its first pair. hosts: the effective number of
     hosts of the evaluation documents; one_host: judged sets whose documents are all of one. conditions: None where
     there is no model, as in a simulation.
     """
@@ -148,6 +149,8 @@ class Verdict:
     first_pair: int = 1
     limited_by_documents: bool = False
     may_be_noise: bool = False
+    chance: float | None = None
+    most_pairs: int = 0
     hosts: float | None = None
     one_host: tuple[str, ...] = ()
     conditions: Conditions | None = None
@@ -195,7 +198,15 @@ class Verdict:
         return (
             f"inconclusive: {self.candidate} compared with {self.base}, the difference is {value} bits per byte"
             f" ({self._interval(low_, high_)})"
-        ), [self._remedy()]
+        ), [*self._futile(), self._remedy()]
+
+    def _futile(self) -> list[str]:
+        if self.chance is None:
+            return []
+        return [
+            f"it stopped early, after {self.pairs} of at most {self.most_pairs} pairs, because a verdict had become "
+            f"unlikely (probability {self.chance:.2f})"
+        ]
 
     def _caveats(self) -> list[str]:
         """Where the interval rests on few hosts, and where it says nothing of other training documents."""

@@ -31,7 +31,8 @@ _UNDECIDING: dict[str, Any] = dict.fromkeys(("name", "tokens", "sample_bytes", "
 _UNDECIDING |= {"training": {"steps", "learning_rate"}}  # which are those of `tokens` and of `learning_rates`
 
 Arm = tuple[str, int]  # the digest of a mixture's contents, and a salt
-Losses = dict[tuple[Arm, int, float], np.ndarray]  # bits of each document, by arm, pair and learning rate
+PairAtRate = tuple[int, float]  # the number of a pair, and its learning rate
+Losses = dict[tuple[Arm, PairAtRate], np.ndarray]  # bits of each document
 
 
 class ProxyNoise(Settings):
@@ -43,7 +44,7 @@ class ProxyNoise(Settings):
     tokens: int = Field(gt=0, description="target tokens of a run")
     documents: int = Field(gt=0, description="evaluation documents")
     mixtures: int = Field(gt=0, description="number of data sets compared; 1: samples of only one")
-    degrees: int = Field(gt=0, description="degrees of freedom of the variance between runs, at each learning rate")
+    degrees: int = Field(gt=0, description="degrees of freedom of the variance between runs")
     components: Components
 
 
@@ -77,22 +78,21 @@ def fit_noise(home: str, proxy: ProxyConfig, provenance: str) -> ProxyNoise:
     common evaluation documents.
 
     Variances of runs and pairs are pooled over blocks of arms that have pairs in common, by degrees of freedom: the
-    samples (by salt) of each mixture, and the mixtures. How an arm acts on documents and at learning rates is taken
-    from the largest block of mixtures, if there is one. Raises ValueError for a home without a block of 2 arms and 2
+    samples (by salt) of each mixture, and the mixtures. How an arm acts on documents is taken from the largest block of
+    mixtures, if there is one. Raises ValueError for a home without a block of 2 arms and 2
     pairs.
     """
     tokens, evaluation, losses = _runs(home, proxy)
-    complete: dict[int, set[Arm]] = defaultdict(set)
-    for arm, pair, _ in losses:
-        if all((arm, pair, rate) in losses for rate in proxy.learning_rates):
-            complete[pair].add(arm)
-    every = set[Arm]().union(*complete.values())
+    trained: dict[PairAtRate, set[Arm]] = defaultdict(set)
+    for arm, pair in losses:
+        trained[pair].add(arm)
+    every = set[Arm]().union(*trained.values())
     names = sorted({mixture for mixture, _ in every})
-    of_samples = [block for one in names for block in _blocks(complete, {arm for arm in every if arm[0] == one})]
-    of_mixtures = _blocks(complete, {arm for arm in every if arm[1] == 0})
+    of_samples = [block for one in names for block in _blocks(trained, {arm for arm in every if arm[0] == one})]
+    of_mixtures = _blocks(trained, {arm for arm in every if arm[1] == 0})
     blocks = []
     for arms, pairs in [*of_samples, *of_mixtures]:
-        bits = np.array([[[losses[arm, p, rate] for rate in proxy.learning_rates] for p in pairs] for arm in arms])
+        bits = np.array([[losses[arm, pair] for pair in pairs] for arm in arms])
         blocks.append((fitted(bits, evaluation), (len(arms) - 1) * (len(pairs) - 1)))
     if not blocks:
         raise ValueError(
@@ -105,9 +105,7 @@ def fit_noise(home: str, proxy: ProxyConfig, provenance: str) -> ProxyNoise:
         return float(np.sqrt(np.average([getattr(one, name) ** 2 for one, _ in blocks], weights=weights)))
 
     components = max(blocks[len(of_samples) :] or blocks, key=lambda block: block[1])[0]
-    components = components.model_copy(
-        update={name: pooled(name) for name in ("pair", "sample", "run", "run_document")}
-    )
+    components = components.model_copy(update={name: pooled(name) for name in ("pair", "run", "run_document")})
     return ProxyNoise(
         provenance=provenance,
         proxy=proxy,
@@ -120,11 +118,11 @@ def fit_noise(home: str, proxy: ProxyConfig, provenance: str) -> ProxyNoise:
     )
 
 
-def _blocks(complete: Mapping[int, set[Arm]], chosen: set[Arm]) -> list[tuple[list[Arm], list[int]]]:
-    """Arms among those chosen with the pairs that they have in common, 2 or more of each. `complete`: the arms that
+def _blocks(trained: Mapping[PairAtRate, set[Arm]], chosen: set[Arm]) -> list[tuple[list[Arm], list[PairAtRate]]]:
+    """Arms among those chosen with the pairs that they have in common, 2 or more of each. `trained`: the arms that
     have a pair. Pairs of equal arms are together, so no run is in two of the blocks."""
-    pairs: dict[frozenset[Arm], list[int]] = defaultdict(list)
-    for pair, arms in sorted(complete.items()):
+    pairs: dict[frozenset[Arm], list[PairAtRate]] = defaultdict(list)
+    for pair, arms in sorted(trained.items()):
         pairs[frozenset(arms & chosen)].append(pair)
     return [(sorted(arms), having) for arms, having in pairs.items() if len(arms) > 1 and len(having) > 1]
 
@@ -148,7 +146,7 @@ def _runs(home: str, proxy: ProxyConfig) -> tuple[int, EvaluationSet, Losses]:
         documents = files.digest(orjson.dumps(table.select(["set", "document", "bytes"]).to_pylist()))
         tables[documents] = table
         arm = (stage.digests["mixture"], salt)
-        groups[tokens, documents][arm, training.seed, training.rates.matrices] = table["bits"].to_numpy()
+        groups[tokens, documents][arm, (training.seed, training.rates.matrices)] = table["bits"].to_numpy()
     if not groups:
         raise ValueError(f"{home} has no finished run of the proxy {proxy.name}: train an A/A bank first")
     tokens, documents = max(groups, key=lambda group: (len(groups[group]), group))

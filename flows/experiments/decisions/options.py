@@ -51,6 +51,9 @@ class DecisionOptions(Judging, Candidates):
     pairs: list[int] = option(
         "pairs of runs at each interim analysis; default: as in the proxy", list, metavar="N,N,...", parser=integers
     )
+    futility: float | None = option(
+        "probability of a verdict below which the decision ends early; 0: never; default: 0.2", None, min=0
+    )
     bank_pairs: int = option("A/A pairs, to measure the noise before a verdict", 0, min=0)
     first_pair: int = option("number of the first pair, for new pairs after an inconclusive decision", 1, min=1)
     tokenizer: str | None = option(

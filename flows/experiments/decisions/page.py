@@ -1,6 +1,7 @@
 """The page of a decision: the effect of each candidate as a picture and a line, then what it rests on; its tables."""
 
 from collections.abc import Iterator, Sequence
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +11,6 @@ from gristmill.flows.reports import pages
 from gristmill.flows.reports.pages import charts
 from gristmill.flows.reports.pages.charts import Axis, Layer, bar, interval
 from gristmill.flows.reports.tables import Table
-from gristmill.flows.stats.runs import RunRequest
 from gristmill.flows.stats.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -181,32 +181,23 @@ def _pictures(rows: Sequence[tuple[str, Ends, *tuple[Any, ...]]]) -> list[tuple[
 
 
 def by_pair(report: "DecisionReport", candidate: str) -> Markup:
-    """The difference of each pair, a point a learning rate and a line through their means, and the interval."""
+    """The difference of each pair, with its learning rate, and the interval."""
     [verdict] = [each for each in report.verdicts if each.candidate == candidate]
     losses = {one.request: one.bits_per_byte for one in report.runs}
-    pairs, rates, tokens = (
-        report.decision.protocol.pairs(0, verdict.pairs),
-        verdict.learning_rates,
-        report.decision.tokens,
-    )
-
-    def measured(arm: str, pair: int, rate: float) -> float:
-        return losses[RunRequest(arm, pair, rate, tokens)]
-
+    decision = report.decision
+    pairs = decision.protocol.pairs(0, verdict.pairs)
     differences = np.array(
-        [[measured(report.base, p, rate) - measured(candidate, p, rate) for rate in rates] for p in pairs]
+        [losses[decision.request(report.base, pair)] - losses[decision.request(candidate, pair)] for pair in pairs]
     )
+    rate_of = np.array([decision.protocol.rate(pair) for pair in pairs])
     layers = []
     if verdict.low is not None and verdict.high is not None:
         layers.append(Layer("band", [], [], "light", f"{verdict.level:.0%} interval", [verdict.low], [verdict.high]))
     layers += [
-        Layer("points", [*range(len(pairs))], column, charts.SERIES[1 + number % 6], f"at {rate:g}")
-        for number, (column, rate) in enumerate(zip(differences.T, rates, strict=True))
+        Layer("points", np.flatnonzero(rate_of == rate), differences[rate_of == rate], color, f"at {rate:g}")
+        for rate, color in zip(verdict.learning_rates, cycle(charts.SERIES[1:7]), strict=False)
     ]
-    layers += [
-        Layer("line", [*range(len(pairs))], differences.mean(axis=1), "part", "mean of the rates"),
-        Layer("line", [-np.inf, np.inf], [0, 0], "soft"),
-    ]
+    layers.append(Layer("line", [-np.inf, np.inf], [0, 0], "soft"))
     x = Axis("pair", names=[f"{pair}" for pair in pairs])
     return charts.plot(f"difference of each pair, {candidate}", x, Axis("bits per byte", show=(0,)), *layers)
 

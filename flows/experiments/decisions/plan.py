@@ -21,7 +21,7 @@ from gristmill.flows.stages.judge import TASK, judged_sets, set_names
 from gristmill.flows.stats.crossed import SEED_SHARE, Components
 from gristmill.flows.stats.protocol import WANTED_POWER, Bank, Protocol, judged_units, tested_documents
 from gristmill.flows.stats.runs import EvaluationSet
-from gristmill.flows.stats.sequential import Noise, smallest_effect
+from gristmill.flows.stats.sequential import Noise, expected_pairs, smallest_effect
 from gristmill.flows.stats.verdict import Conditions
 
 
@@ -84,12 +84,16 @@ def arms(
 
 @dataclass(frozen=True)
 class Cost:
-    """The fewest and the most runs, and trained tokens; evaluation is no part of these. `bank_runs`: those of the
-    A/A bank among the runs, of which half are the base's own."""
+    """The fewest and the most runs, and their training tokens, without evaluation.
+
+    bank_runs: runs of the A/A bank among them, of which half are also runs of the base. expected: the mean number of
+    runs if no candidate has an effect, and if each has the smallest detectable one.
+    """
 
     bank_runs: int
     runs: tuple[int, int]
     tokens: tuple[int, int]
+    expected: tuple[float, float]
 
 
 def cost(protocol: Protocol, candidates: int, tokens: int, bank_pairs: int) -> Cost:
@@ -98,13 +102,21 @@ def cost(protocol: Protocol, candidates: int, tokens: int, bank_pairs: int) -> C
     screened = candidates if tested < candidates else 0
 
     def needed(pairs: int) -> int:
-        return rates * (screened + tested * pairs + max(pairs, bank_pairs) + bank_pairs)
+        return rates * screened + tested * pairs + max(pairs, bank_pairs) + bank_pairs
 
-    fewest, most, halves = needed(protocol.looks[0]), needed(protocol.looks[-1]), protocol.worth_pairs * rates
+    def expected(detected: bool) -> float:
+        limits = protocol.limits(candidates)
+        pairs, of_base = expected_pairs(protocol.looks, limits, protocol.futility, detected, rates, tested)
+        verdicts = WANTED_POWER if detected else protocol.alpha  # worth is measured after a verdict
+        base_runs = max(of_base, bank_pairs) + bank_pairs
+        return rates * screened + tested * pairs + base_runs + verdicts * protocol.worth_pairs
+
+    fewest, most, halves = needed(protocol.looks[0]), needed(protocol.looks[-1]), protocol.worth_pairs
     return Cost(
-        bank_runs=2 * bank_pairs * rates,
+        bank_runs=2 * bank_pairs,
         runs=(fewest, most + halves),
         tokens=(fewest * tokens, most * tokens + halves * (tokens // 2)),
+        expected=(expected(False), expected(True)),
     )
 
 
@@ -119,12 +131,13 @@ def sees(
     what these add is known from the decision's own pairs alone, and counts as nothing here.
     """
     judged = tested_documents(protocol, evaluation, candidates)[1]
+    rates = len(protocol.learning_rates)
     if isinstance(variance, Bank):
-        noise = Noise(variance.variance(judged_units(judged)), variance.degrees)
+        noise = Noise(variance.variance(judged_units(judged)), variance.degrees, rates=rates)
     else:
-        of_pair = variance.pair_variance(len(protocol.learning_rates), judged)
+        of_pair = variance.pair_variance(judged)
         of_documents = max(judged.effective_units - 1, 1.0)
-        noise = Noise(of_pair, max(bank_pairs - 1, 0), variance.document_variance(judged), of_documents)
+        noise = Noise(of_pair, max(bank_pairs - 1, 0), variance.document_variance(judged), of_documents, rates)
     if protocol.resample:
         # what halves of the hosts are taken to add where they add nothing
         of_halves = noise.pair_variance * (1 - SEED_SHARE * (noise.degrees > 0))
@@ -218,7 +231,7 @@ class Plan:
         yield f"decision: {self.arms.base} against {names}"
         yield from (f"{step} cannot be removed: {reason}" for step, reason in self.arms.fixed.items())
         rates = ", ".join(f"{rate:g}" for rate in self.protocol.learning_rates)
-        looks = _listed(self.protocol.looks, "or")
+        looks = _looks(self.protocol.looks)
         yield (
             f"proxy: {self.proxy.name}, {self.parameters:,} parameters; each run {self.tokens:,} "
             f"tokens{'' if self.data else ' at most'}; learning rates {rates}; interim analyses after {looks} pairs"
@@ -230,7 +243,11 @@ class Plan:
             yield from self._of_data(self.data)
         fewest, most = self.cost.runs
         of_bank = f", {self.cost.bank_runs} of them for the A/A bank, to measure their variance" if self.bank else ""
-        yield (f"runs: {fewest} to {most}{of_bank}; {self._time()}; runs that are already in the home are reused")
+        without, detected = self.cost.expected
+        yield (
+            f"runs: {fewest} to {most}{of_bank}, on average {without:.0f} without an effect and {detected:.0f} with "
+            f"the smallest detectable one; {self._time()}; runs that are already in the home are reused"
+        )
         if not self.fixed_tokens:
             yield (
                 "the tokens of a run follow from the recipe with the least text, so a different set of candidates may "
@@ -325,6 +342,8 @@ def protocol_of(proxy: ProxyConfig, options: DecisionOptions) -> Protocol:
     looks = tuple(options.pairs) or proxy.looks
     settings: dict[str, Any] = {"learning_rates": proxy.learning_rates, "looks": looks}
     settings |= {"first_pair": options.first_pair, "resample": options.resample}
+    if options.futility is not None:
+        settings["futility"] = options.futility
     settings["worth_pairs"] = min(Protocol.model_fields["worth_pairs"].default, looks[0])
     try:
         return Protocol(**settings | ({"survivors": None} if options.leave_one_out else {}))
@@ -340,6 +359,15 @@ def judged_by(evaluation: EvaluationSet) -> str:
     of_hosts = f" of {hosts} host{'s' * (hosts > 1)}" * (hosts < len(members))
     what = "right answers" if all(name.startswith(TASK) for name in evaluation.judged) else "documents"
     return f"{len(members)} {what}{of_hosts} of {_listed([f'`{name}`' for name in evaluation.judged], 'and')}"
+
+
+def _looks(looks: Sequence[int]) -> str:
+    """`4, 8 or 16`; many evenly spaced ones as `4, 6, ... 20`."""
+    first, second, *others = [*looks, 0]
+    step = second - first
+    if len(others) > 3 and list(looks) == [*range(first, looks[-1] + 1, step)]:
+        return f"{first}, {second}, ... {looks[-1]}"
+    return _listed(looks, "or")
 
 
 def _listed(parts: Iterable[Any], word: str) -> str:

@@ -14,7 +14,7 @@ from gristmill.flows.experiments.decisions.tasks import TaskAccuracy, TaskScreen
 from gristmill.flows.reports.funnel import FunnelRow, frame
 from gristmill.flows.stages.judge import TASK
 from gristmill.flows.stats.crossed import estimate
-from gristmill.flows.stats.protocol import Decision
+from gristmill.flows.stats.protocol import Decision, Protocol
 from gristmill.flows.stats.runs import EvaluationSet, RunRequest
 from gristmill.flows.stats.verdict import Conditions, Verdict
 from gristmill.storage import checked_json, files
@@ -337,24 +337,22 @@ def set_effects(
         pairs = decision.protocol.pairs(0, verdict.pairs)
         base, candidate = (_bits(decision, bits, name, pairs) for name in (decision.base, verdict.candidate))
         found[verdict.candidate] = tuple(
-            _set_effect(name, evaluation, base - candidate, verdict.level, decision.protocol.resample)
+            _set_effect(name, evaluation, base - candidate, verdict.level, decision.protocol, pairs)
             for name in evaluation.names
         )
     return found
 
 
 def _bits(decision: Decision, bits: Mapping[RunRequest, np.ndarray], arm: str, pairs: range) -> np.ndarray:
-    """Averaged over learning rates, (pairs, documents)."""
-    rates = decision.protocol.learning_rates
-    return np.array(
-        [np.mean([bits[RunRequest(arm, p, rate, decision.tokens)] for rate in rates], axis=0) for p in pairs]
-    )
+    """Bits by pair, (pairs, documents)."""
+    return np.array([bits[decision.request(arm, pair)] for pair in pairs])
 
 
 def _set_effect(
-    name: str, evaluation: EvaluationSet, differences: np.ndarray, level: float, resample: bool
+    name: str, evaluation: EvaluationSet, differences: np.ndarray, level: float, protocol: Protocol, pairs: range
 ) -> SetEffect:
-    given = estimate(differences, replace(evaluation, judged=(name,)), resample=resample)
+    one = replace(evaluation, judged=(name,))
+    given = estimate(differences, one, resample=protocol.resample, groups=protocol.groups(pairs))
     reach = float(stdtrit(given.degrees, (1 + level) / 2) * np.sqrt(given.variance))
     return SetEffect(name, name in evaluation.judged, given.effect, given.effect - reach, given.effect + reach)
 

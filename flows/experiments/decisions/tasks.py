@@ -89,10 +89,8 @@ def _screen(
     arms: Sequence[str],
     pairs: Sequence[int],
 ) -> TaskScreen:
-    rates, whole = decision.protocol.learning_rates, decision.tokens
-    by_pair = np.array(
-        [[np.mean([scores[RunRequest(arm, p, r, whole)][name] for r in rates]) for p in pairs] for arm in arms]
-    )
+    whole = decision.tokens
+    by_pair = np.array([[scores[decision.request(arm, pair)][name] for pair in pairs] for arm in arms])
     above = None
     if chance:
         above = float((by_pair[0].mean() - chance) / sqrt(chance * (1 - chance) / examples))
@@ -154,7 +152,7 @@ def task_accuracies(
         if verdict.effect is None:
             continue
         pairs = decision.protocol.pairs(0, verdict.pairs)
-        names = accuracies[RunRequest(decision.base, pairs[0], verdict.learning_rates[0], decision.tokens)]
+        names = accuracies[decision.request(decision.base, pairs[0])]
         by_candidate[verdict.candidate] = tuple(
             _task(
                 name,
@@ -171,9 +169,8 @@ def task_accuracies(
 def _by_pair(
     decision: Decision, accuracies: Mapping[RunRequest, Mapping[str, float]], arm: str, pairs: Iterable[int], task: str
 ) -> np.ndarray:
-    """Means over learning rates, (pairs,)."""
-    rates = decision.protocol.learning_rates
-    return np.array([np.mean([accuracies[RunRequest(arm, p, r, decision.tokens)][task] for r in rates]) for p in pairs])
+    """Accuracies by pair, (pairs,)."""
+    return np.array([accuracies[decision.request(arm, pair)][task] for pair in pairs])
 
 
 def _task(name: str, chance: float | None, base: np.ndarray, candidate: np.ndarray, level: float) -> TaskAccuracy:

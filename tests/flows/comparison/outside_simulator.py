@@ -21,7 +21,7 @@ from math import sqrt
 
 import numpy as np
 
-from gristmill.flows.stats.protocol import Protocol, calibrate, decide
+from gristmill.flows.stats.protocol import LOOKS, Protocol, calibrate, decide
 from gristmill.flows.stats.runs import EvaluationSet, RunRequest
 
 RATES = (0.005, 0.015)
@@ -112,7 +112,7 @@ class Found:
     then: str | None
 
 
-def protocol(world: World, looks: tuple[int, ...] = (3, 6, 12), first_pair: int = 1) -> Protocol:
+def protocol(world: World, looks: tuple[int, ...] = LOOKS, first_pair: int = 1) -> Protocol:
     given = {"learning_rates": RATES, "looks": looks, "worth_pairs": 0, "first_pair": first_pair}
     if world.pool and "resample" in Protocol.model_fields:
         given["resample"] = True

@@ -110,15 +110,15 @@ def test_what_hosts_add_is_found_in_runs():
     found = []
     for seed in range(12):
         runs = simulator(seed, judged, components=planted)
-        requests = [RunRequest(a, p, rate, TOKENS) for a in "ABCDEF" for p in range(4) for rate in RATES]
-        found.append(fitted(np.array(runs(requests)).reshape(6, 4, 2, -1), judged))
+        requests = [RunRequest(arm, pair, RATES[0], TOKENS) for arm in "ABCDEF" for pair in range(8)]
+        found.append(fitted(np.array(runs(requests)).reshape(6, 8, -1), judged))
     for name in ("document", "host", "run_document"):
         root = np.sqrt(np.mean([getattr(one, name) ** 2 for one in found]))
         assert root == pytest.approx(getattr(planted, name), rel=0.12), name
     # the variance of the effect that they add up to, from decisions
     effects = [np.subtract(*judged.measure(np.array(simulator(s, judged, components=planted)(
         [RunRequest(arm, 1, RATES[0], TOKENS) for arm in "AB"])))) for s in range(400)]  # fmt: skip
-    of_all = planted.document_variance(judged) + planted.pair_variance(1, judged) + 2 * planted.learning_rate**2 / 2
+    of_all = planted.document_variance(judged) + planted.pair_variance(judged) + 2 * planted.learning_rate**2 / 2
     assert np.var(effects) == pytest.approx(of_all, rel=0.2)
 
 

@@ -35,7 +35,7 @@ def identity(
     home: str,
     *,
     mixture: str = "m0",
-    looks: tuple[int, ...] = (3, 6),
+    looks: tuple[int, ...] = (4, 6),
     judged: str = "web",
     bank: int = 8,
     tasks: object | None = None,
@@ -49,7 +49,7 @@ def test_another_version_of_the_statistics_is_another_decision(tmp_path, monkeyp
     home = str(tmp_path)
     first = identity(home)
     assert identity(home) == first
-    others = [{"mixture": "m1"}, {"looks": (3, 7)}, {"judged": "books"}, {"bank": 4}]
+    others = [{"mixture": "m1"}, {"looks": (4, 8)}, {"judged": "books"}, {"bank": 4}]
     assert len({first, *(identity(home, **other) for other in others)}) == 5
     monkeypatch.setattr(decision_runs, "VERSION", decision_runs.VERSION + 1)
     assert identity(home) != first
