@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING
 from gristmill.flows.curation import Outputs
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.forms import RecipeLike
+from gristmill.flows.recipe.options import Changes, spread
 from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.recipe.variants import changed
 from gristmill.flows.reports.run import Run
 from gristmill.flows.run.artifacts import flow_run_name, publish
 from gristmill.flows.run.flow import recorded_flow
@@ -21,9 +23,11 @@ if TYPE_CHECKING:
 
 
 @recorded_flow(name="corpus", flow_run_name=flow_run_name, persist_result=False)
-def corpus(recipe: RecipeLike) -> Run:
+@spread
+def corpus(recipe: RecipeLike, changes: Changes) -> Run:
     """Curated documents: the recipe's steps in their order, consecutive document steps fused into one pass, and a check
     of groups that lost far more documents than similar groups. Then their export, if the recipe names one."""
+    recipe = changed(recipe, changes.settings)
     with run_context(recipe) as context:
         check_target(context, recipe)
         outputs = Outputs(context, recipe, _check_losses, _train)
@@ -33,8 +37,10 @@ def corpus(recipe: RecipeLike) -> Run:
 
 
 @recorded_flow(name="tokens", flow_run_name=flow_run_name, persist_result=False)
-def tokens(recipe: RecipeLike) -> Run:
+@spread
+def tokens(recipe: RecipeLike, changes: Changes) -> Run:
     """Token shards and the plan of their mixture, from the curated documents."""
+    recipe = changed(recipe, changes.settings)
     recipe.training_mixture()  # its error comes before any work
     with run_context(recipe) as context:
         if not _is_built(context, "corpus", recipe):
@@ -45,8 +51,10 @@ def tokens(recipe: RecipeLike) -> Run:
 
 
 @recorded_flow(name="pretrain", flow_run_name=flow_run_name, persist_result=False)
-def pretrain(recipe: RecipeLike) -> Run:
+@spread
+def pretrain(recipe: RecipeLike, changes: Changes) -> Run:
     """A trained model, tracked in MLflow, from the token shards."""
+    recipe = changed(recipe, changes.settings)
     recipe.training_mixture()
     require("train", "training a model")
     with run_context(recipe) as context:
@@ -58,8 +66,10 @@ def pretrain(recipe: RecipeLike) -> Run:
 
 
 @recorded_flow(name="pipeline", flow_run_name=flow_run_name, persist_result=False)
-def pipeline(recipe: RecipeLike) -> Run:
+@spread
+def pipeline(recipe: RecipeLike, changes: Changes) -> Run:
     """Everything: raw crawls in, a trained and tracked model out."""
+    recipe = changed(recipe, changes.settings)
     recipe.training_mixture()
     require("train", "training a model")
     with run_context(recipe):

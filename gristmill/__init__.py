@@ -21,6 +21,8 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gristmill.flows.experiments.decisions.report import DecisionReport
     from gristmill.flows.experiments.mixtures import MixtureResult
     from gristmill.flows.experiments.planning.plan import TrainingPlan
@@ -128,21 +130,25 @@ _MODULES = {
 }
 
 
-def open(recipe: "RecipeArgument", home: str = "") -> "Run":
+def open(recipe: "RecipeArgument", home: str = "", settings: "Sequence[str]" = ()) -> "Run":
     """The finished run of a recipe: its documents, scores and ledger, and its training as far as it is finished.
 
     Nothing is made, and no flow is run; the sources may be elsewhere by now. `recipe`: a YAML file, the name of one
     that ships, or a mapping; `home`: where the stages are, a folder or an address (default: `GRISTMILL_HOME`, or
-    `.gristmill`). Raises NotFinishedError, a LookupError that names the remedy, where the corpus is not finished.
+    `.gristmill`); `settings`: those that the run was made with, such as `["training.batch=32"]`. Raises
+    NotFinishedError, a LookupError that names the remedy, where the corpus is not finished.
 
     >>> run = gristmill.open("recipe.yaml")
     >>> run.summary
     ['7 of 10 documents kept']
     """
     from gristmill.flows.machine.settings import MachineSettings
+    from gristmill.flows.recipe.recipe import load
+    from gristmill.flows.recipe.variants import changed
     from gristmill.flows.reports.finished import finished
 
-    return finished(recipe, MachineSettings(home=home) if home else MachineSettings())
+    found = changed(load(recipe), settings) if settings else recipe
+    return finished(found, MachineSettings(home=home) if home else MachineSettings())
 
 
 # Names in release 0.1.0, which work for one more release.

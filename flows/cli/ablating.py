@@ -23,8 +23,8 @@ from gristmill.tasks.engine.extras import require
 
 if TYPE_CHECKING:
     from gristmill.flows.experiments.decisions import ablate as ablation
+    from gristmill.flows.experiments.decisions import arm_settings, noise, report
     from gristmill.flows.experiments.decisions import device as decision_device
-    from gristmill.flows.experiments.decisions import noise, report
     from gristmill.flows.experiments.decisions import page as decision_page
     from gristmill.flows.experiments.decisions import plan as decision_plan
     from gristmill.flows.experiments.decisions import tasks as decision_tasks
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from gristmill.flows.recipe.recipe import Recipe
 else:
     ablation = wrapt.lazy_import("gristmill.flows.experiments.decisions.ablate")
+    arm_settings = wrapt.lazy_import("gristmill.flows.experiments.decisions.arm_settings")
     decision_device = wrapt.lazy_import("gristmill.flows.experiments.decisions.device")
     decision_page = wrapt.lazy_import("gristmill.flows.experiments.decisions.page")
     report = wrapt.lazy_import("gristmill.flows.experiments.decisions.report")
@@ -92,6 +93,7 @@ def _checked(base: str, options: DecisionOptions) -> tuple["Recipe", "Arms", dic
     imported."""
     recipe = recipe_to_run(base, None)
     compared = decision_plan.arms(recipe, options, options.leave_one_out)
+    arm_settings.not_compared(compared.recipes, options.tokenizer is not None)
     for candidate in compared.candidates:
         before_run(compared.recipes[candidate], MachineSettings())
     sets = {}

@@ -9,14 +9,18 @@ from rich.text import Text
 
 from gristmill.flows.cli.app import FinishedRecipe, Json
 from gristmill.flows.cli.documents import passage
+from gristmill.flows.cli.options import with_options
 from gristmill.flows.cli.terminal import print_result, print_texts
 from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.options import Changes
 from gristmill.flows.reports.tables import Table
 
 if TYPE_CHECKING:
     from gristmill.flows.explore.browse import document, pages
     from gristmill.flows.explore.browse import opened as opened_corpus
     from gristmill.flows.explore.browse import server as page_server
+    from gristmill.flows.recipe import recipe as recipes
+    from gristmill.flows.recipe import variants
     from gristmill.flows.reports.diff import difference as differences
     from gristmill.flows.reports.diff import targets
     from gristmill.flows.reports.diff.columns import Columns
@@ -24,6 +28,8 @@ if TYPE_CHECKING:
     from gristmill.flows.reports.diff.matching import Alone
     from gristmill.flows.reports.diff.shares import Groups
 else:
+    recipes = wrapt.lazy_import("gristmill.flows.recipe.recipe")
+    variants = wrapt.lazy_import("gristmill.flows.recipe.variants")
     opened_corpus = wrapt.lazy_import("gristmill.flows.explore.browse.opened")
     pages = wrapt.lazy_import("gristmill.flows.explore.browse.pages")
     page_server = wrapt.lazy_import("gristmill.flows.explore.browse.server")
@@ -132,8 +138,10 @@ def diff(
         print_result({"empty": difference.empty} | vars(difference), difference_lines(difference), as_json)
 
 
+@with_options
 def browse(
     name: FinishedRecipe,
+    changes: Changes,
     to: Annotated[
         str, typer.Option("--to", metavar="FILE", help="static page to write, at most 5 MB, instead of a server")
     ] = "",
@@ -149,7 +157,8 @@ def browse(
         gristmill browse recipe.yaml
         gristmill browse recipe.yaml --to corpus.html
     """
-    opened = opened_corpus.open_recipe(name, MachineSettings())
+    recipe = variants.changed(recipes.load(name), changes.settings) if changes.settings else name
+    opened = opened_corpus.open_recipe(recipe, MachineSettings())
     if to:
         print_texts([document.write(opened, to, seed)])
         return

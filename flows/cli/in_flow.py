@@ -2,7 +2,7 @@
 
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import typer
@@ -14,6 +14,7 @@ from gristmill.flows.recipe.check import before_run
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.recipe.shortages import shortages
+from gristmill.flows.recipe.variants import changed
 from gristmill.storage.printable import redact_url
 
 if TYPE_CHECKING:
@@ -26,9 +27,10 @@ else:
 Result = TypeVar("Result")
 
 
-def recipe_to_run(name: str, limit: int | None) -> Recipe:
-    """Load and validate a recipe before the libraries of the work are imported. Raises RecipeError."""
-    recipe = load(name)
+def recipe_to_run(name: str, limit: int | None, settings: Sequence[str] = ()) -> Recipe:
+    """Load and validate a recipe, with other values, before the libraries of the work are imported. Raises
+    RecipeError."""
+    recipe = changed(load(name), settings)
     if limit is not None:
         recipe = recipe.model_copy(update={"limit": limit})
     settings = MachineSettings()

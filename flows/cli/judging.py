@@ -8,13 +8,17 @@ import wrapt
 import yaml
 
 from gristmill.flows.cli.app import FinishedRecipe, Json
+from gristmill.flows.cli.options import with_options
 from gristmill.flows.cli.terminal import console, print_result, print_texts
 from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.options import Changes
 
 if TYPE_CHECKING:
     from gristmill.flows.explore.browse import opened as opened_corpus
     from gristmill.flows.explore.browse import votes as votes_on_drops
     from gristmill.flows.recipe import new_step as step_files
+    from gristmill.flows.recipe import recipe as recipes
+    from gristmill.flows.recipe import variants
     from gristmill.flows.reports import audit as audit_pages
     from gristmill.flows.reports import contamination as contamination_report
     from gristmill.flows.reports import mixture_plan, near_duplicates, run_page
@@ -22,6 +26,8 @@ if TYPE_CHECKING:
     from gristmill.flows.reports import thresholds as proposals
     from gristmill.flows.reports import whatif as replaying
 else:
+    recipes = wrapt.lazy_import("gristmill.flows.recipe.recipe")
+    variants = wrapt.lazy_import("gristmill.flows.recipe.variants")
     step_files = wrapt.lazy_import("gristmill.flows.recipe.new_step")
     rule_books = wrapt.lazy_import("gristmill.flows.reports.rules")
     mixture_plan = wrapt.lazy_import("gristmill.flows.reports.mixture_plan")
@@ -145,14 +151,17 @@ def dedup_report(name: FinishedRecipe) -> None:
     print_texts([near_duplicates.write(name)])
 
 
-def report(name: FinishedRecipe) -> None:
+@with_options
+def report(name: FinishedRecipe, changes: Changes) -> None:
     """The page has the funnel, samples of the documents that each rule dropped, languages, lengths, near-duplicates and
     training.
 
     Examples:
         gristmill report recipe.yaml
+        gristmill report recipe.yaml --set training.batch=32
     """
-    print_texts([run_page.write(name)])
+    recipe = variants.changed(recipes.load(name), changes.settings) if changes.settings else name
+    print_texts([run_page.write(recipe)])
 
 
 def rules(

@@ -45,8 +45,9 @@ MAX_ENTRIES = 3  # of takedown lists that are named
 MAX_HINT_SHARDS = 200
 
 
-def run_parts(report: "Run", recipe: str) -> Iterator[RenderableType | Table]:
-    """Yield everything that a flow prints at its end. `recipe`: the argument of the command, for the next commands."""
+def run_parts(report: "Run", recipe: str, settings: Sequence[str] = ()) -> Iterator[RenderableType | Table]:
+    """Yield everything that a flow prints at its end. `recipe`, `settings`: the argument and `--set` of the command,
+    for the next commands."""
     title = f"Funnel of {report.recipe.name}"
     yield funnel.table(report.steps, report.characters_per_token, report.tokens, title)
     if report.types:
@@ -66,10 +67,10 @@ def run_parts(report: "Run", recipe: str) -> Iterator[RenderableType | Table]:
             yield Text("\nSample", style="bold")
             yield report.result["sample"]
     yield Text(f"\n{report.recipe.name}", style="bold")
-    yield from card_lines(report, recipe)
+    yield from card_lines(report, recipe, settings)
 
 
-def card_lines(report: "Run", recipe: str) -> Iterator[str]:
+def card_lines(report: "Run", recipe: str, settings: Sequence[str] = ()) -> Iterator[str]:
     """Yield the summary of a finished run: kept documents, the rule that dropped most, large losses of groups, hints,
     and next commands."""
     yield kept_line(report)
@@ -83,11 +84,12 @@ def card_lines(report: "Run", recipe: str) -> Iterator[str]:
     typed = argument_of(recipe)
     if len(report.corpus.sources) <= MAX_HINT_SHARDS:
         for hint in report.hints():
-            yield f"hint: {hint.sentence}:"
-            yield f"  {hint.command(typed)}"
+            yield f"hint: {hint.sentence}{':' * (not settings)}"
+            if not settings:  # these commands have no --set
+                yield f"  {hint.command(typed)}"
     yield from served_pages(report.settings, bool(report.trained))
     yield "next:"
-    yield from (f"  {command}" for command in next_commands(report, typed))
+    yield from (f"  {command}" for command in next_commands(report, typed, settings))
 
 
 def kept_line(report: "Run") -> str:
@@ -120,23 +122,27 @@ def takedown_lines(report: "Run") -> Iterator[str]:
         yield f"takedown entries that name no curated document: {shown}{more}"
 
 
-def next_commands(report: "Run", recipe: str) -> Iterator[str]:
-    """Yield up to three commands to run next. `recipe`: quoted for a shell.
+def next_commands(report: "Run", recipe: str, settings: Sequence[str] = ()) -> Iterator[str]:
+    """Yield up to three commands to run next. `recipe`: quoted for a shell; `settings`: of a run with `--set`, which
+    not all commands can open.
 
     The first shows the model in MLflow if the run trained one, else the documents. The last exports the model, trains
     if there are tokens, or exports the documents if the run did not.
     """
-    yield f"gristmill {'ui' if report.trained else f'browse {recipe}'}"
-    yield f"gristmill report {recipe}"
+    changes = "".join(f" --set {shlex.quote(setting)}" for setting in settings)
+    yield f"gristmill {'ui' if report.trained else f'browse {recipe}{changes}'}"
+    yield f"gristmill report {recipe}{changes}"
     name = report.recipe.name
     # these run missing stages, so they need the limit of the run
     limit = "" if report.recipe.limit is None else f" --limit {report.recipe.limit}"
+    if settings and (report.trained or report.tokens is None):
+        return
     if report.trained and report.recipe.training.objective == "masked":
         yield f"gristmill train evaluate {recipe}"
     elif report.trained:
         yield f"gristmill export model {recipe} --to {name}-model"
     elif report.tokens is not None:
-        yield f"gristmill run {recipe}{limit}"
+        yield f"gristmill run {recipe}{changes}{limit}"
     elif not report.exported:
         yield f"gristmill export documents {recipe} --to {name}-documents{limit}"
 

@@ -11,9 +11,11 @@ import wrapt
 
 from gristmill.flows.cli.app import Limit, RecipeArgument
 from gristmill.flows.cli.in_flow import in_flow, recipe_to_run
+from gristmill.flows.cli.options import with_options
 from gristmill.flows.cli.results import run_parts
 from gristmill.flows.cli.terminal import print_texts
 from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.options import Changes
 from gristmill.tasks.engine.extras import EXTRAS, require, require_all
 
 if TYPE_CHECKING:
@@ -80,26 +82,30 @@ def demo(
         ablating.compare("demo", decision_options.DecisionOptions(raw=True, judge=["reference"]))
 
 
+@with_options
 def run(
     name: RecipeArgument,
+    changes: Changes,
     tokens_only: Annotated[
         bool, typer.Option("--tokens-only", help="only the token shards and their mixture, without a model")
     ] = False,
     limit: Limit = None,
     remake: Remake = None,
 ) -> None:
-    """Finished stages are reused, so the same command resumes a stopped run.
+    """Finished stages are reused, so the same command resumes a stopped run. `report` and `browse` with the same --set
+    open a run with --set.
 
     Guide: docs/tutorials/first-model.md
 
     Examples:
         gristmill run recipe.yaml --limit 1000
-        gristmill run recipe.yaml --tokens-only
+        gristmill run recipe.yaml --set training.batch=32
     """
-    _run("tokens" if tokens_only else "pipeline", name, limit, remake)
+    _run("tokens" if tokens_only else "pipeline", name, limit, remake, changes)
 
 
-def corpus(name: RecipeArgument, limit: Limit = None, remake: Remake = None) -> None:
+@with_options
+def corpus(name: RecipeArgument, changes: Changes, limit: Limit = None, remake: Remake = None) -> None:
     """Also writes the recipe's export, if it has one. The recipe needs no mixture, model or training.
 
     Guide: docs/tutorials/first-corpus.md
@@ -108,23 +114,31 @@ def corpus(name: RecipeArgument, limit: Limit = None, remake: Remake = None) -> 
         gristmill corpus recipe.yaml
         gristmill corpus recipe.yaml --limit 1000
     """
-    _run("corpus", name, limit, remake)
+    _run("corpus", name, limit, remake, changes)
 
 
-def pretrain(name: RecipeArgument, limit: Limit = None, remake: Remake = None) -> None:
-    _run("pretrain", name, limit, remake)
+@with_options
+def pretrain(name: RecipeArgument, changes: Changes, limit: Limit = None, remake: Remake = None) -> None:
+    _run("pretrain", name, limit, remake, changes)
 
 
-def _run(flow: str, name: str, limit: int | None = None, remake: list[str] | None = None) -> None:
+def _run(
+    flow: str,
+    name: str,
+    limit: int | None = None,
+    remake: list[str] | None = None,
+    changes: Changes = Changes(),  # noqa: B008
+) -> None:
     with remaking.remake(remake or ()):
-        run_flow(flow, name, recipe_to_run(name, limit), remake or ())
+        run_flow(flow, name, recipe_to_run(name, limit, changes.settings), remake or (), changes.settings)
 
 
-def run_flow(flow: str, name: str, recipe: "Recipe", remake: Sequence[str] = ()) -> None:
+def run_flow(flow: str, name: str, recipe: "Recipe", remake: Sequence[str] = (), settings: Sequence[str] = ()) -> None:
     """Run a flow, and print the summary of its run.
 
-    `name`: the argument of the command, for the commands that are printed as next steps. A recipe that the flow cannot
-    use raises ValueError before Prefect is imported. A flow whose stages are all finished runs without Prefect."""
+    `name`, `settings`: the argument and `--set` of the command, for the commands that are printed as next steps. A
+    recipe that the flow cannot use raises ValueError before Prefect is imported. A flow whose stages are all finished
+    runs without Prefect."""
     if flow != "corpus":
         recipe.training_mixture()
     if flow in ("pipeline", "pretrain"):
@@ -142,7 +156,8 @@ def run_flow(flow: str, name: str, recipe: "Recipe", remake: Sequence[str] = ())
             typer.echo(line, err=True)
         return report
 
-    print_texts(run_parts(in_flow(flow, recipe.name, lambda: getattr(pipeline, flow)(recipe), find), name))
+    report = in_flow(flow, recipe.name, lambda: getattr(pipeline, flow)(recipe), find)
+    print_texts(run_parts(report, name, settings))
 
 
 def _default_folder() -> Path:

@@ -48,6 +48,15 @@ def option(description: str, default: Any = MISSING, **shown: Any) -> Any:
     return field(default=default, metadata=metadata)
 
 
+@dataclass(frozen=True)
+class Changes:
+    """Other values of a recipe's keys, for a run. The run is recorded by the recipe's name, with these values."""
+
+    settings: list[str] = option(
+        "recipe key to change, such as training.batch=32; repeatable", list, flag="--set", metavar="KEY=VALUE"
+    )
+
+
 def integers(text: str) -> list[int]:
     """Whole numbers that are separated by commas. Raises ValueError."""
     try:

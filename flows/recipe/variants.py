@@ -1,7 +1,7 @@
 """Recipes that differ from another one in one thing, as candidates of a comparison do; what differs between two."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from difflib import unified_diff
@@ -23,6 +23,11 @@ class Variant:
 
     label: str
     recipe: Recipe
+
+
+def changed(recipe: Recipe, settings: Sequence[str]) -> Recipe:
+    """The recipe with these values, as `variant` takes them; its errors are raised."""
+    return variant(recipe, *settings).recipe if settings else recipe
 
 
 def variant(recipe: Recipe, *settings: str) -> Variant:
@@ -54,18 +59,24 @@ def without(recipe: Recipe, step: str) -> Variant:
 def raw(recipe: Recipe) -> Variant:
     """The recipe with the steps alone that make documents: `url`, `extract`, which a recipe of texts need not name, and
     `normalize`."""
+    return Variant("raw", validated(_without_later_steps(recipe), Origin("raw")))
+
+
+def unfiltered(recipe: Recipe) -> Recipe:
+    """The recipe with `extract` and `normalize` alone: every document of its sources, which no filter has seen. It has
+    no mixture, which may read what later steps measure."""
+    data = _without_later_steps(recipe)
+    data["steps"] = data["steps"][len(recipe.before) :]
+    data.pop("mixture", None)
+    return validated(data, Origin("unfiltered"))
+
+
+def _without_later_steps(recipe: Recipe) -> dict[str, Any]:
     data = _values(recipe)
     data["steps"] = data["steps"][: len(recipe.steps) - len(recipe.after)]
     if recipe.extract not in recipe.steps:
         data["steps"].insert(len(recipe.before), {"step": "extract"})
-    return Variant("raw", validated(data, Origin("raw")))
-
-
-def unfiltered(recipe: Recipe) -> Recipe:
-    """The recipe with `extract` and `normalize` alone: every document of its sources, which no filter has seen."""
-    data = _values(raw(recipe).recipe)
-    data["steps"] = data["steps"][len(recipe.before) :]
-    return validated(data, Origin("unfiltered"))
+    return data
 
 
 def difference(base: Recipe, other: Recipe) -> list[str]:

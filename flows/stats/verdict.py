@@ -94,12 +94,14 @@ class AtLearningRate:
 class Conditions:
     """What a verdict holds for. judge: evaluation documents, as "100 documents of 61 hosts of `clean`"; parameters and
     trained tokens of the proxy; resampled: whether pairs read halves of the training hosts. If not, the verdict is on
-    these training documents, and says nothing of others that the same recipes would make."""
+    these training documents, and says nothing of others that the same recipes would make. costs: in which the arms
+    differ, as "arms differ in cost: ...", or empty."""
 
     judge: str
     parameters: int
     tokens: int
     resampled: bool
+    costs: str = ""
 
     def __str__(self) -> str:
         return f"judged by {self.judge}, {_amount(self.parameters)} parameters, {_amount(self.tokens)} tokens"
@@ -211,6 +213,8 @@ class Verdict:
     def _caveats(self) -> list[str]:
         """Where the interval rests on few hosts, and where it says nothing of other training documents."""
         sentences, tested = [], self.outcome not in ("identical", "screened out")
+        if tested and self.conditions is not None and self.conditions.costs:
+            sentences.append(self.conditions.costs)
         if tested and self.hosts is not None and self.hosts < FEW_HOSTS:
             sentences.append(f"few hosts judge it: they count as {self.hosts:.0f} of equal weight")
         if tested and self.one_host:

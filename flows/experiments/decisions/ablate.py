@@ -12,7 +12,9 @@ from prefect.artifacts import create_table_artifact
 from prefect.logging import get_run_logger
 
 from gristmill.flows.experiments.decisions import device
+from gristmill.flows.experiments.decisions.arm_costs import ArmCost, text_bytes
 from gristmill.flows.experiments.decisions.arm_data import Arm, ComparisonData, diffs, only_in, proxy_data
+from gristmill.flows.experiments.decisions.arm_settings import check_tokens, own_tokenizers, step_unit
 from gristmill.flows.experiments.decisions.options import DecisionOptions
 from gristmill.flows.experiments.decisions.plan import Arms, Plan, arms, planned
 from gristmill.flows.experiments.decisions.report import ArmFigures, DecisionReport, OnlyIn, set_effects
@@ -145,9 +147,11 @@ def ablate(recipe: RecipeLike, options: DecisionOptions) -> DecisionReport:
             log.info("%s", line)
         data = clock.others(lambda: _data(context, plan, options, file))
         scored = DecisionTasks(context, folder, data) if folder else None
+        check_tokens(plan.settings, data.budget_tokens)
         plan = replace(
             plan, tokens=data.budget_tokens, evaluation=evaluation_set(data, options.judge, scored), data=data
         )
+        plan = replace(plan, text_bytes=text_bytes(context.settings, data))
         copies = pairs_of_copies(context, data.arms[compared.base].corpus)
         pairs_met = None if copies is None else copies.result["pairs"]
         limits = list(seldom_met(compared, data, pairs_met))
@@ -180,10 +184,12 @@ def _data(context: RunContext, plan: Plan, options: DecisionOptions, tokenizer: 
         proxy,
         compared.recipes,
         options.tokens or proxy.tokens,
-        step_tokens=2 * proxy.step_tokens,  # so that half of a run is whole steps, too
+        step_tokens=2 * step_unit(plan.settings),  # so that half of a run is whole steps, too
         clean=options.clean,
         repeat=options.tokens is not None,
         tokenizer=tokenizer,
+        own_tokenizers=own_tokenizers(compared.recipes, tokenizer is not None),
+        contexts={name: one.proxy.model.seq_len for name, one in plan.settings.items()},
         pairs=plan.pairs if plan.protocol.resample else None,
         apart=apart,
     )
@@ -222,7 +228,7 @@ def _decided(
         tracking.log_runs(tracked, figures, {result.key: training_losses(result) for _, result in results}, datasets)
         log.info("runs: %d finished", len(runs.found))
 
-    runs = ProxyRuns(context, proxy, data, evaluation, tasks, around, trained)
+    runs = ProxyRuns(context, proxy, data, evaluation, tasks, around, trained, plan.settings)
     identity = decision_id(protocol, evaluation, runs, list(compared.recipes), tokens, plan.bank)
     params = {"proxy": proxy.model_dump(mode="json"), "protocol": protocol.model_dump(mode="json"), "tokens": tokens}
     params |= {"base": compared.base, "candidates": list(compared.candidates), "judged": list(evaluation.judged)}
@@ -247,7 +253,7 @@ def _decided(
         report = DecisionReport(
             id=identity,
             decision=decision,
-            arms={name: _figures(arm) for name, arm in data.arms.items()},
+            arms={name: _figures(arm, plan.costs[name]) for name, arm in data.arms.items()},
             sets=set_effects(decision, evaluation, {request: runs.bits(request) for request in runs.found}),
             runs=tuple(map(runs.figures, runs.found)),
             steps=compared.steps,
@@ -278,7 +284,7 @@ def _differing(corpora: Mapping[str, Corpus], base: str) -> dict[str, OnlyIn]:
     }
 
 
-def _figures(arm: Arm) -> ArmFigures:
+def _figures(arm: Arm, cost: ArmCost) -> ArmFigures:
     rows = funnel(arm.corpus.stages)
     times = [stage.cpu_seconds for stage in arm.corpus.stages]
     durations = [seconds for seconds in times if seconds is not None]
@@ -288,4 +294,5 @@ def _figures(arm: Arm) -> ArmFigures:
         epochs=arm.epochs,
         funnel=tuple(rows),
         cpu_seconds=sum(durations) if len(durations) == len(times) else None,
+        cost=cost,
     )

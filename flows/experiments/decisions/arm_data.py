@@ -1,6 +1,7 @@
-"""The data of the arms of a comparison: one tokenizer, one token budget, one set of evaluation documents for all arms.
+"""The data of the arms of a comparison: one token budget and one set of evaluation documents for all arms, and one
+tokenizer, unless the recipes differ in theirs.
 
-Neither the tokenizer nor the evaluation documents come from what a recipe keeps: both are made of the documents of the
+Neither tokenizers nor evaluation documents come from what a recipe keeps: both are made of the documents of the
 sources of all recipes as they are extracted. So no recipe has an advantage, and both are the same in every comparison
 of recipes with the same sources. Evaluation documents, their near-duplicates and documents that contain them are
 removed from the curated documents of each recipe. All other documents become token shards, and nothing else is held
@@ -12,17 +13,19 @@ out. The models of learned filters are not trained on such documents either.
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from gristmill.flows.curation import curate
+from gristmill.flows.experiments.decisions.arm_mixture import EncodedArm, read_mixture, run_budget
 from gristmill.flows.machine.context import RunContext
+from gristmill.flows.recipe.given_files import tokenizer_path
 from gristmill.flows.recipe.proxy import ProxyConfig
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus, NothingLeftError
@@ -30,15 +33,22 @@ from gristmill.flows.stages.evaluation_documents import evaluation_documents, se
 from gristmill.flows.stages.judge import of_other_sources
 from gristmill.flows.stages.mixture import mixture
 from gristmill.flows.stages.removal import evaluation_removal
-from gristmill.flows.stages.tokens import evaluation_tokens, file_tokenizer, half_counts, half_tokens, sources_tokenizer
+from gristmill.flows.stages.tokens import (
+    evaluation_tokens,
+    file_tokenizer,
+    grouped_tokens,
+    half_counts,
+    half_tokens,
+    sources_tokenizer,
+)
 from gristmill.flows.stages.tokens import tokens as token_shards
 from gristmill.storage import files, parquet
 from gristmill.tasks.documents.by_shard import PartsOfSeveral
 from gristmill.tasks.documents.selection import select, uniform
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.spec import FinishedInput
+from gristmill.tasks.tokens.fill_in_the_middle import FillInTheMiddle
 from gristmill.tasks.tokens.mixture import Mixture
-from gristmill.tasks.tokens.strategies import group_weights
 from gristmill.tasks.tokens.tokenizer import Tokenizer
 
 _SEED = 0  # of the tokenizer's sample: not the recipe's, so that comparisons share it
@@ -51,53 +61,41 @@ class Arm:
 
     recipe: Recipe
     corpus: Corpus
-    source_tokens: dict[str, int]
+    source_tokens: Mapping[str, int]
     tokens: StageResult
     mixture: StageResult
+    tokenizer: StageResult
 
     @property
     def epochs(self) -> dict[str, float]:
-        """How often a run of the whole budget reads each source."""
+        """How often a run of the whole budget reads each source, or each group."""
         return {name: source["epochs"] for name, source in self.mixture.result["sources"].items()}
 
     @property
     def shares(self) -> dict[str, float]:
-        """The share of each source in a run; they sum to one."""
+        """The share of each source, or group, in a run; they sum to one."""
         return {name: source["share"] for name, source in self.mixture.result["sources"].items()}
 
 
 @dataclass(frozen=True)
 class ComparisonData:
-    """`evaluation`: the stage of the evaluation documents; `budget_tokens`: what a run of any arm takes; `half`: makes
-    what the runs of an arm and a pair read, where each pair has its own half of the hosts."""
+    """`evaluation`: the stage of the evaluation documents; `tokenizer`: the base's, which all arms have, unless recipes
+    differ in theirs; `budget_tokens`: what a run of any arm takes; `half`: makes what the runs of an arm and a pair
+    read, where each pair has its own half of the hosts; `shorter`: makes what runs of fewer tokens read."""
 
     evaluation: StageResult
     tokenizer: StageResult
     arms: dict[str, Arm]
     budget_tokens: int
     half: Callable[[str, int], StageResult] | None = None
+    shorter: Callable[[str, int, int], StageResult] | None = None
 
-    def mixture(self, arm: str, pair: int) -> StageResult:
-        """The stage with `mixture.json` that the runs of an arm and a pair read."""
+    def mixture(self, arm: str, pair: int, tokens: int | None = None) -> StageResult:
+        """The stage with `mixture.json` that the runs of an arm and a pair read. `tokens`: of the run, if they are not
+        the budget."""
+        if self.shorter is not None and tokens not in (None, self.budget_tokens):
+            return self.shorter(arm, pair, tokens)
         return self.arms[arm].mixture if self.half is None else self.half(arm, pair)
-
-
-@dataclass(frozen=True)
-class _Encoded:
-    """An arm before its budget is known."""
-
-    recipe: Recipe
-    corpus: Corpus
-    tokens: StageResult
-    source_tokens: dict[str, int]
-    settings: Mixture
-
-    @property
-    def one_epoch(self) -> float:
-        """The most tokens of a run in which no source is read more than once, nor more than its recipe allows."""
-        total = sum(self.settings.weights.values())
-        most = min(1, self.settings.max_epochs)
-        return min(most * self.source_tokens[name] * total / weight for name, weight in self.settings.weights.items())
 
 
 def arm_data(
@@ -112,6 +110,8 @@ def arm_data(
     clean: str | None = None,
     repeat: bool = False,
     tokenizer: Path | None = None,
+    own_tokenizers: bool = False,
+    contexts: Mapping[str, int] | None = None,
     pairs: range | None = None,
     apart: Callable[[str, Callable[[], Any]], Any] = lambda name, make: make(),
 ) -> ComparisonData:
@@ -120,62 +120,98 @@ def arm_data(
     `arms`: by name, the base first. `tokens`: what a run takes; with `repeat` each arm repeats its sources to that end
     as far as its `mixture.max_epochs` allows, else it is lowered to one epoch of the arm that has least. The budget is
     a multiple of `step_tokens`, batch * seq_len. `vocab_size`, `sample_bytes`: of the tokenizer, or `tokenizer`: its
-    file; `per_source`, `clean`: see `evaluation_documents`. A recipe without a mixture reads its sources
-    in proportion to their tokens. `pairs`: the numbers of pairs of which each reads its own half of the hosts of every
-    source, the same half for all arms; None: all read all. A run is then lowered to one epoch of the smallest half.
-    `apart` is given the name of an arm and what makes its corpus and its tokens, and returns what that returns.
+    file, or `own_tokenizers`: each arm has its recipe's; `per_source`, `clean`: see `evaluation_documents`. A recipe
+    without a mixture reads its sources in proportion to their tokens. `contexts`: model.seq_len of the runs of each
+    arm, for which documents are packed; None: mixtures are no more than weights of sources. `pairs`: the numbers of
+    pairs of which each reads its own half of the hosts of every source, the same half for all arms; None: all read
+    all. A run is then lowered to one epoch of the smallest half. `apart` is given the name of an arm and what makes
+    its corpus and its tokens, and returns what that returns.
 
-    Raises what making a corpus raises, with the arm's name, and ValueError where an arm cannot fill its mixture.
+    Raises what making a corpus raises, with the arm's name, and ValueError where an arm cannot fill its mixture, or has
+    groups of which halves are not counted.
     """
-    evaluation = evaluation_documents(context, [*arms.values()], per_source, clean)
-    if tokenizer is None:
+    recipes = [*arms.values()]
+    for name, recipe in arms.items() if pairs else ():
+        if recipe.mixture is not None and not recipe.mixture.by_source:
+            raise ValueError(
+                f"{name}: --resample counts the halves of sources, not of groups: remove --resample, or `by` and "
+                "`rehydrate` from its `mixture`"
+            )
+    evaluation = evaluation_documents(context, recipes, per_source, clean)
+    if own_tokenizers:
+        models = {name: _own_tokenizer(context, recipes, evaluation, recipe) for name, recipe in arms.items()}
+    elif tokenizer is None:
         settings = Tokenizer(vocab_size=vocab_size, sample_bytes=sample_bytes)
-        model = _tokenizer(context, [*arms.values()], evaluation, settings)
+        models = dict.fromkeys(arms, _tokenizer(context, recipes, evaluation, settings))
     else:
-        model = file_tokenizer(context, tokenizer)
-    shards = evaluation_tokens(context, (evaluation,), model)
-    encoded_arms: dict[str, _Encoded] = {
-        name: apart(name, partial(_curated, context, name, recipe, evaluation, model)) for name, recipe in arms.items()
+        models = dict.fromkeys(arms, file_tokenizer(context, tokenizer))
+    evaluated = {
+        key: evaluation_tokens(context, (evaluation,), model)
+        for key, model in {model.key: model for model in models.values()}.items()
     }
+
+    def encoded(name: str, recipe: Recipe) -> EncodedArm:
+        model, seq_len = models[name], None if contexts is None else contexts[name]
+        fim = recipe.tokenizer.fim if own_tokenizers else None
+        given = evaluation, model, evaluated[model.key], seq_len, fim
+        return cast(EncodedArm, apart(name, partial(_curated, context, name, recipe, *given)))
+
+    encoded_arms = {name: encoded(name, recipe) for name, recipe in arms.items()}
     halves = {name: _halves(context, name, arm, pairs) for name, arm in encoded_arms.items()} if pairs else {}
     read = {f"{name}, pair {pair}": half for name, of in halves.items() for pair, half in of.items()} or encoded_arms
-    budget = _budget(read, tokens, step_tokens, repeat)
+    budget = run_budget(read, tokens, step_tokens, repeat)
     sets = dict.fromkeys(sets_of(evaluation), "")
+
+    def planned(arm: EncodedArm, length: int, shards: StageResult) -> StageResult:
+        given = arm.plan(length), length, arm.corpus.sources, arm.tokenizer, shards, sets, arm.evaluated
+        return mixture(context, *given, arm.grouped, arm.seq_len)
+
     data = {
         name: Arm(
-            arm.recipe,
-            arm.corpus,
-            arm.source_tokens,
-            arm.tokens,
-            mixture(context, arm.settings, budget, arm.corpus.sources, model, arm.tokens, sets, shards),
+            arm.recipe, arm.corpus, arm.source_tokens, arm.tokens, planned(arm, budget, arm.tokens), arm.tokenizer
         )
         for name, arm in encoded_arms.items()
     }
 
     @cache
-    def half(name: str, pair: int) -> StageResult:
+    def read_by(name: str, pair: int, length: int) -> StageResult:
         arm = encoded_arms[name]
+        if not pairs:
+            return planned(arm, length, arm.tokens) if length != budget else data[name].mixture
         cut = half_tokens(context, arm.corpus, arm.tokens, pair)
-        return mixture(context, halves[name][pair].settings, budget, arm.corpus.sources, model, cut, sets, shards)
+        return planned(halves[name][pair], length, cut)
 
-    return ComparisonData(evaluation, model, data, budget, half if pairs else None)
+    def shorter(name: str, pair: int, length: int) -> StageResult:
+        # where a phase begins depends on the length of the run; shares alone do not
+        return read_by(name, pair, length if encoded_arms[name].settings.phases else budget)
+
+    half = (lambda name, pair: read_by(name, pair, budget)) if pairs else None
+    return ComparisonData(evaluation, data[next(iter(arms))].tokenizer, data, budget, half, shorter)
 
 
-def _halves(context: RunContext, name: str, arm: _Encoded, pairs: range) -> dict[int, _Encoded]:
+def _halves(context: RunContext, name: str, arm: EncodedArm, pairs: range) -> dict[int, EncodedArm]:
     """By pair the arm with the tokens of the pair's half. Raises ValueError for a half without a token of a source."""
     halves = {}
     counts = half_counts(context, arm.corpus, arm.tokens, pairs).result["tokens"]
     for pair in pairs:
         counted = counts[f"{pair}"]
-        if empty := [source for source in arm.settings.weights if not counted[source]]:
+        if empty := [source for source in arm.weights if not counted[source]]:
             raise ValueError(
                 f"{name}: the half of the hosts that pair {pair} reads has no documents of the source "
                 f"{' and '.join(empty)}. Resampling requires sources with many hosts: add URLs or a column "
                 "`host` to its documents, or remove --resample"
             )
-        settings = _mixture(name, arm.recipe, {source: counted[source] for source in arm.source_tokens})
-        halves[pair] = replace(arm, source_tokens=counted, settings=settings)
+        halves[pair] = arm.with_sources(name, {source: counted[source] for source in arm.source_tokens})
     return halves
+
+
+def _own_tokenizer(
+    context: RunContext, recipes: Sequence[Recipe], evaluation: StageResult, recipe: Recipe
+) -> StageResult:
+    """The tokenizer of a recipe: its file, or one with its settings, trained on the text that all are trained on."""
+    if (path := tokenizer_path(context.settings, recipe)) is not None:
+        return file_tokenizer(context, path, recipe.tokenizer.end_of_text)
+    return _tokenizer(context, recipes, evaluation, recipe.trained_tokenizer())
 
 
 def _tokenizer(
@@ -208,8 +244,15 @@ def _tokenizer(
 
 
 def _curated(
-    context: RunContext, name: str, recipe: Recipe, evaluation: StageResult, tokenizer: StageResult
-) -> _Encoded:
+    context: RunContext,
+    name: str,
+    recipe: Recipe,
+    evaluation: StageResult,
+    tokenizer: StageResult,
+    evaluated: StageResult,
+    seq_len: int | None,
+    fim: FillInTheMiddle | None,
+) -> EncodedArm:
     def without(extracted: Corpus, corpus: Corpus) -> Corpus:
         return evaluation_removal(context, extracted, corpus, evaluation)
 
@@ -218,57 +261,19 @@ def _curated(
     except NothingLeftError as error:
         raise NothingLeftError(f"{name}: {error}") from error
     corpus = without(first.left, others[-1].left if others else first.left)
-    shards = token_shards(context, corpus, tokenizer)
+    shards = token_shards(context, corpus, tokenizer, fim)
     counted = Counter[str](dict.fromkeys(corpus.sources, 0))
     for source, record in zip(corpus.sources, shards.records("encode"), strict=True):
         counted[source] += record["train"]["tokens"]
-    return _Encoded(recipe, corpus, shards, dict(counted), _mixture(name, recipe, counted))
-
-
-def _mixture(name: str, recipe: Recipe, tokens: Mapping[str, int]) -> Mixture:
-    """The recipe's mixture, with nothing held out that could tell two mixtures apart which are trained on alike."""
-    if recipe.mixture is None:
-        weights = {source: float(count) for source, count in tokens.items() if count}
-    else:
-        settings = recipe.mixture
-        if not settings.by_source or settings.phases or settings.tokens or settings.packing != "concatenate":
-            raise ValueError(
-                f"{name}: mixtures are compared by the weights of their sources: remove `by`, `rehydrate`, "
-                "`phases`, `tokens` and `packing` from its `mixture`"
-            )
-        weights = group_weights(settings, tokens) if settings.strategy != "weights" else settings.weights
-    if empty := [source for source in weights if not tokens[source]] if weights else list(tokens):
-        raise NothingLeftError(
-            f"{name}: the source {' and '.join(empty)} has no tokens without the evaluation documents and "
-            "their near-duplicates: loosen the steps that drop its documents, or add documents"
-        )
-    most = {} if recipe.mixture is None else {"max_epochs": recipe.mixture.max_epochs}
-    return Mixture(weights=weights, **most)
-
-
-def _budget(arms: Mapping[str, _Encoded], tokens: int, step_tokens: int, repeat: bool) -> int:
-    """Tokens of a run, a multiple of `step_tokens`. Raises ValueError for an arm that does not have so many."""
-    least = min(arms, key=lambda name: (arms[name].one_epoch, name))
-    wanted = tokens if repeat else min(tokens, int(arms[least].one_epoch))
-    budget = wanted // step_tokens * step_tokens
-    if not budget:
-        raise ValueError(
-            f"{least}: one step of training takes {step_tokens:,} tokens, but a run may take {wanted:,}, with "
-            f"{_listed(arms[least])} to read: add documents to its sources, or reduce the batch or the context"
-        )
-    for name, arm in arms.items():
-        most = arm.settings.max_epochs * sum(arm.source_tokens[source] for source in arm.settings.weights)
-        if most < budget:
-            raise ValueError(
-                f"{name}: a run takes {budget:,} tokens, but the sources have {_listed(arm)}, which is at "
-                f"most {most:,.0f} with mixture.max_epochs {arm.settings.max_epochs:g}: use fewer tokens, "
-                "raise mixture.max_epochs or add data"
-            )
-    return budget
-
-
-def _listed(arm: _Encoded) -> str:
-    return ", ".join(f"{source} {arm.source_tokens[source]:,}" for source in sorted(arm.settings.weights))
+    whole, grouped = seq_len is not None, None
+    if whole and recipe.mixture is not None:
+        grouped = grouped_tokens(context, recipe, corpus, tokenizer, shards)
+    groups = dict(counted) if grouped is None else grouped.result["tokens"]
+    settings, weights = read_mixture(name, recipe, counted, groups, whole)
+    packed = seq_len if settings.packing == "best_fit" else None
+    return EncodedArm(
+        recipe, corpus, tokenizer, shards, evaluated, grouped, dict(counted), groups, settings, weights, packed
+    )
 
 
 def proxy_data(

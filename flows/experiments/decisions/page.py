@@ -123,16 +123,36 @@ def screen(report: "DecisionReport") -> Table:
 
 
 def arms(report: "DecisionReport") -> Table:
-    """What each recipe has, costs, and came to."""
+    """What each recipe has, costs, and came to; what a run costs, where recipes differ in that."""
     most, verdicts = max(arm.documents for arm in report.arms.values()), {one.candidate: one for one in report.verdicts}
-    rows = []
+    rows, shown = [], _costs_shown(report)
     for name, arm in report.arms.items():
         one, hours = verdicts.get(name), None if arm.cpu_seconds is None else arm.cpu_seconds / 3600
         verdict = (one.outcome, one.effect, (one.low, one.high), one.pairs) if one else ("the base", None, None, None)
-        rows.append((name, *verdict, arm.documents, bar(arm.documents, most), arm.tokens, arm.most_epochs, hours))
+        costs = [getattr(arm.cost, field) for field, _ in shown] if arm.cost else []
+        rows.append(
+            (name, *verdict, arm.documents, bar(arm.documents, most), arm.tokens, arm.most_epochs, hours, *costs)
+        )
     level = f"#{report.decision.protocol.level:.0%} interval|+.4f"
     columns = ("recipe", "verdict", "#effect, bits per byte|+.4f", level, "#pairs", "#documents", "", "#tokens")
-    return Table((*columns, "#epochs|.2f", "#CPU hours|.4f"), rows, report.title)
+    of_runs = (column for _, column in shown)
+    return Table((*columns, "#epochs|.2f", "#CPU hours|.4f", *of_runs), rows, report.title)
+
+
+# Fields of `ArmCost` and their columns.
+_COSTS = {
+    "parameters": "#parameters|,",
+    "flops": "#operations of a run|.2e",
+    "text_bytes": "#bytes of text of a run|,.0f",
+}
+
+
+def _costs_shown(report: "DecisionReport") -> list[tuple[str, str]]:
+    """What runs cost of which recipes have different amounts, with its column."""
+    costs = [arm.cost for arm in report.arms.values()]
+    if any(cost is None for cost in costs):
+        return []
+    return [(field, column) for field, column in _COSTS.items() if len({getattr(cost, field) for cost in costs}) > 1]
 
 
 def leaderboard(rows: Sequence["LeaderboardRow"]) -> Table:

@@ -1,13 +1,16 @@
 """What a decision will do, said before anything is trained: recipes, what they share, runs, tokens, time, power."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from pydantic import ValidationError
 
+from gristmill.flows.experiments.decisions.arm_costs import ArmCost, arm_cost, cost_sentence
 from gristmill.flows.experiments.decisions.arm_data import ComparisonData
+from gristmill.flows.experiments.decisions.arm_mixture import MAX_LISTED
+from gristmill.flows.experiments.decisions.arm_settings import ArmSettings, arm_settings, check_tokens, not_compared
 from gristmill.flows.experiments.decisions.device import Device, run_flops, time_of
 from gristmill.flows.experiments.decisions.noise import ProxyNoise, read_noise
 from gristmill.flows.experiments.decisions.options import Candidates, DecisionOptions
@@ -149,7 +152,9 @@ def sees(
 class Plan:
     """`tokens`: of a run; `device`: what the runs are trained on, if its rate is known; `bank`: A/A pairs; `noise`:
     what was recorded of the proxy; `evaluation`: the documents that judge, or as many as are expected
-    (`expected_evaluation`) while there is no `data` yet; `fixed_tokens`: the budget was asked for."""
+    (`expected_evaluation`) while there is no `data` yet; `fixed_tokens`: the budget was asked for; `settings`: how the
+    runs of each arm are trained, those of the base as `proxy`; `left`: by candidate the keys that runs do not take up,
+    each with the reason; `text_bytes`: that a run of each arm reads, where it depends on the arm."""
 
     arms: Arms
     protocol: Protocol
@@ -161,6 +166,9 @@ class Plan:
     evaluation: EvaluationSet
     data: ComparisonData | None = None
     fixed_tokens: bool = False
+    settings: Mapping[str, ArmSettings] = field(default_factory=dict)
+    left: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    text_bytes: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def cost(self) -> Cost:
@@ -179,7 +187,7 @@ class Plan:
             when = "after its A/A bank" if self.bank else "with its own pairs"
             return (
                 f"The detectable effect is known {when}: no noise was recorded for the proxy "
-                f"{self.proxy.name}{' on tasks' * self.on_tasks}. {trains}"
+                f"{self.proxy.name}{' with these settings' * self._changed}{' on tasks' * self.on_tasks}. {trains}"
             )
         components, looks = self.noise.components, self.protocol.looks
         effect = sees(self.protocol, self.evaluation, len(self.arms.candidates), components, self.bank)
@@ -193,6 +201,10 @@ class Plan:
             f"{judged_by(self.judged)}{'' if self.data else ' at most'}), {provided}{self._of_halves}: "
             f"{self.noise.provenance}, {self.noise.tokens:,} tokens each. {trains}"
         )
+
+    @property
+    def _changed(self) -> bool:
+        return any(one.changes for one in self.settings.values())
 
     @property
     def on_tasks(self) -> bool:
@@ -212,7 +224,13 @@ class Plan:
     @property
     def conditions(self) -> Conditions:
         """What its verdicts hold for."""
-        return Conditions(judged_by(self.judged), self.parameters, self.tokens, self.protocol.resample)
+        costs = cost_sentence(self.costs) if self.costs else ""
+        return Conditions(judged_by(self.judged), self.parameters, self.tokens, self.protocol.resample, costs)
+
+    @property
+    def costs(self) -> dict[str, ArmCost]:
+        """What a run of each arm costs, the base first."""
+        return {name: arm_cost(one, self.tokens, self.text_bytes.get(name)) for name, one in self.settings.items()}
 
     @property
     def _of_halves(self) -> str:
@@ -239,6 +257,7 @@ class Plan:
         count = len(self.arms.candidates)
         if (tested := self.protocol.tested(count)) < count:
             yield f"screening: one run each of {count} candidates, then the best {tested} are tested"
+        yield from self._of_settings()
         if self.data:
             yield from self._of_data(self.data)
         fewest, most = self.cost.runs
@@ -255,16 +274,29 @@ class Plan:
             )
         yield self.announcement()
 
+    def _of_settings(self) -> Iterator[str]:
+        """How the runs of the arms are trained and what they cost, where they differ; keys that are not compared."""
+        if len({*self.costs.values()}) > 1 or any(one.changes for one in self.settings.values()):
+            for name, one in self.settings.items():
+                rate = f"learning rates x {one.rate:g}; " * (one.rate != 1)
+                yield f"  {name}: {', '.join(one.changes)}; {rate}{self.costs[name]}"
+        for name, reasons in self.left.items():
+            for key, reason in reasons.items():
+                if key != "name":
+                    yield f"not compared: {key} of {name}: {reason}"
+
     def _time(self) -> str:
         if self.device is None:
             return "their time on this machine is unknown until `--plan` has measured it"
-        time = time_of(self.device, self.proxy, self.tokens, self.cost.runs)
+        proxies = [one.proxy for one in self.settings.values()] or [self.proxy]
+        costliest = max(proxies, key=lambda proxy: run_flops(proxy, self.tokens))
+        time = time_of(self.device, costliest, self.tokens, self.cost.runs)
         least = "at least " if self.device.bound else ""
         money = "" if not self.device.price else f", for {least}{time.money[0]:,.2f} to {time.money[1]:,.2f}"
         low, high = (duration(3600 * hours) for hours in time.hours)
         return (
             f"{self.device.at_once} at once, {least}{duration(time.run)} each "
-            f"({run_flops(self.proxy, self.tokens):.2e} floating-point operations; {self.device.said}), so "
+            f"({run_flops(costliest, self.tokens):.2e} floating-point operations; {self.device.said}), so "
             f"{least}{low} to {high}{money}, without the corpora of the candidates"
         )
 
@@ -278,6 +310,9 @@ class Plan:
         for name, arm in data.arms.items():
             tokens = sum(arm.source_tokens.values())
             epochs = ", ".join(f"{source} {count:.2f}" for source, count in arm.epochs.items())
+            if len(arm.epochs) > MAX_LISTED:
+                low, high = min(arm.epochs.values()), max(arm.epochs.values())
+                epochs = f"{low:.2f} to {high:.2f} of {len(arm.epochs)} groups"
             shared = "" if name == self.arms.base else self._shared(base, {s.key for s in arm.corpus.stages})
             yield f"  {name}: {tokens:,} tokens, of which a run reads these epochs: {epochs}{shared}"
 
@@ -296,13 +331,17 @@ def planned(
     `gristmill.flows.experiments.decisions.device`; `tasks`: examples by set, as `task_sets` gives them; `vocabulary`:
     the size of a tokenizer that is given, with which no noise was recorded.
 
-    Raises what `load_proxy`, `read_noise`, `protocol_of` and `expected_evaluation` raise.
+    Raises what `load_proxy`, `arm_settings`, `check_tokens`, `read_noise`, `protocol_of` and `expected_evaluation`
+    raise.
     """
-    small, noise = load_proxy(options.proxy), None
-    if vocabulary is None:
-        noise = read_noise(options.proxy, small)
-    else:
-        small = small.model_copy(update={"vocab_size": vocabulary})
+    loaded, noise = load_proxy(options.proxy), None
+    if vocabulary is not None:
+        loaded = loaded.model_copy(update={"vocab_size": vocabulary})
+    settings = arm_settings(compared.recipes, loaded, vocabulary is not None)
+    small = settings[compared.base].proxy
+    check_tokens(settings, options.tokens or small.tokens)
+    if vocabulary is None and all(one == ArmSettings(loaded) for one in settings.values()):
+        noise = read_noise(options.proxy, loaded)
     return Plan(
         arms=compared,
         protocol=protocol_of(small, options),
@@ -313,6 +352,8 @@ def planned(
         noise=noise,
         evaluation=expected_evaluation([*compared.recipes.values()], small, options.clean, options.judge, tasks),
         fixed_tokens=options.tokens is not None,
+        settings=settings,
+        left=not_compared(compared.recipes, vocabulary is not None),
     )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import wrapt
 from scipy.special import stdtrit
 
+from gristmill.flows.experiments.decisions.arm_costs import ArmCost
 from gristmill.flows.experiments.decisions.arm_data import CorpusDiff, Shown
 from gristmill.flows.experiments.decisions.tasks import TaskAccuracy, TaskScreen
 from gristmill.flows.reports.funnel import FunnelRow, frame
@@ -106,13 +107,14 @@ MOST_SHORT = 2  # verdicts in a headline
 class ArmFigures:
     """A recipe that was compared. `documents`: those that it trains on; `tokens`: of these, of which a run takes its
     budget; `epochs`: how often a run reads each source; `funnel`: what its steps did; `cpu_seconds`: what its stages
-    took, None where one was made before that was measured."""
+    took, None where one was made before that was measured; `cost`: of a run."""
 
     documents: int
     tokens: int
     epochs: dict[str, float]
     funnel: tuple[FunnelRow, ...]
     cpu_seconds: float | None
+    cost: ArmCost | None = None
 
     @property
     def most_epochs(self) -> float:

@@ -1,12 +1,13 @@
 """Training runs as the protocol asks for them: each is a stage of its own, which any later decision finds."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import orjson
 import pyarrow as pa
 
 from gristmill.flows.experiments.decisions.arm_data import ComparisonData
+from gristmill.flows.experiments.decisions.arm_settings import ArmSettings
 from gristmill.flows.experiments.decisions.report import TrainedRun
 from gristmill.flows.experiments.decisions.tasks import DecisionTasks, mean_by_task
 from gristmill.flows.machine.context import RunContext
@@ -26,7 +27,7 @@ POINTS = 40  # of a run's training loss in MLflow, whose database takes a millis
 
 class ProxyRuns:
     """Calling it trains, or finds, what is asked for. `trained` is called with each batch; `around` trains it. With
-    `tasks` each run is scored on these, too.
+    `tasks` each run is scored on these, too. `settings`: how the runs of each arm are trained, None: as the proxy is.
 
     `found`: the results by request; `scores`: what they make of the examples of tasks that count.
     """
@@ -40,11 +41,13 @@ class ProxyRuns:
         tasks: DecisionTasks | None,
         around: Callable[[int, Callable[[], list[ProxyResult]]], list[ProxyResult]],
         trained: Callable[[list[tuple[RunRequest, ProxyResult]]], None],
+        settings: Mapping[str, ArmSettings] | None = None,
     ) -> None:
         self.found: dict[RunRequest, ProxyResult] = {}
         self.scores: dict[RunRequest, pa.Table] = {}
         self._context, self._proxy, self._data, self._tasks = context, proxy, data, tasks
         self._evaluation, self._around, self._trained = evaluation, around, trained
+        self._settings = settings or {}
 
     def __call__(self, requests: Sequence[RunRequest]) -> list[np.ndarray]:
         """Bits of each evaluation document and then of each right answer, float64 (documents,), for each request."""
@@ -53,11 +56,11 @@ class ProxyRuns:
             runs = [self._run(request) for request in new]
             results = self._around(len(new), lambda: train_proxies(self._context, runs))
             outcomes = list(zip(new, results, strict=True))
-            for _, result in outcomes:
-                self._check(result)
+            for request, result in outcomes:
+                self._check(request.arm, result)
             self.found |= dict(outcomes)
             if self._tasks is not None:
-                self.scores |= {request: self._tasks.scored(self._stage(request)) for request in new}
+                self.scores |= {request: self._tasks.scored(self._stage(request), request.arm) for request in new}
             self._trained(outcomes)
         return [self.bits(request) for request in requests]
 
@@ -102,20 +105,29 @@ class ProxyRuns:
         return proxy_spec(self._context.settings, self._run(request), 0)
 
     def _run(self, request: RunRequest) -> ProxyRun:
+        settings = self._settings.get(request.arm, ArmSettings(self._proxy))
         return ProxyRun(
-            self._proxy,
-            self._data.mixture(request.arm, request.pair),
+            settings.proxy,
+            self._data.mixture(request.arm, request.pair, request.tokens),
             request.pair,
-            request.learning_rate,
+            request.learning_rate * settings.rate,
             request.tokens,
             request.salt,
         )
 
-    def _check(self, result: ProxyResult) -> None:
+    def _check(self, arm: str, result: ProxyResult) -> None:
         documents = slice(len(result.sizes))  # right answers of tasks are behind them
         names = [self._evaluation.names[index] for index in self._evaluation.set_of[documents]]
         sizes = self._evaluation.size[documents]
-        if names != [result.sets[index] for index in result.set_of] or not np.array_equal(result.sizes, sizes):
+        same = names == [result.sets[index] for index in result.set_of]
+        if same and not np.array_equal(result.sizes, sizes):
+            counted, written = int(result.sizes.sum()), int(sizes.sum())
+            raise ValueError(
+                f"{arm}: its tokens stand for {counted:,} bytes of the evaluation documents, which have {written:,}, "
+                "so its losses cannot be compared: the tokenizer loses characters. Use another tokenizer, or remove "
+                f"{result.folder} if it was made of other documents"
+            )
+        if not same:
             raise ValueError(
                 f"{result.folder} has losses of documents that are not in the evaluation: remove that folder "
                 "and run the same command again"

@@ -286,9 +286,11 @@ class DecisionTasks:
     def _of_counted(self, values: Iterable[str]) -> list[str]:
         return [value for value, counts in zip(values, self.counted, strict=True) if counts]
 
-    def scored(self, model: StageResult) -> pa.Table:
-        """What a finished run makes of the examples that count, in their order: the columns of `task_losses`."""
-        losses = task_losses(self._context, self._folder, model, self._data.tokenizer)
+    def scored(self, model: StageResult, arm: str | None = None) -> pa.Table:
+        """What a finished run makes of the examples that count, in their order: the columns of `task_losses`. `arm`:
+        whose tokenizer it has, None: that of all."""
+        tokenizer = self._data.tokenizer if arm is None else self._data.arms[arm].tokenizer
+        losses = task_losses(self._context, self._folder, model, tokenizer)
         return read_losses(losses).filter(pa.array(self.counted))
 
     @property
