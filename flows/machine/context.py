@@ -11,6 +11,7 @@ from gristmill.tasks.engine.executors import Deferred, deferred
 from gristmill.tasks.engine.make import StageResult, find
 from gristmill.tasks.engine.options import JobOptions
 from gristmill.tasks.engine.spec import StageSpec
+from gristmill.tasks.engine.stage_jobs import StageJobs
 
 # Gives a stage for the slot that it is made in: a number from 0 below that of the stages made at once, on which its
 # places may depend, as the GPU that it uses, and its key does not.
@@ -30,7 +31,7 @@ class RunContext:
     settings: MachineSettings
     build: Callable[[StageSpec], StageResult]
     outputs: dict[str, Any] = field(default_factory=dict)
-    at_once: Callable[[Sequence[SlotSpec], Callable[[], int]], list[StageResult]] | None = None
+    at_once: Callable[[Sequence[SlotSpec], Callable[[], int], StageJobs | None], list[StageResult]] | None = None
     outside: Callable[[Any, Callable[[], Any]], Any] = lambda given, look: look()
     begin: Callable[[StageSpec], None] = lambda spec: None
     look_up: Callable[[StageSpec], StageResult | None] | None = None
@@ -53,12 +54,15 @@ class RunContext:
 
         return replace(self, build=build, look_up=look_up)
 
-    def build_all(self, specs: Sequence[SlotSpec], most: Callable[[], int]) -> list[StageResult]:
+    def build_all(
+        self, specs: Sequence[SlotSpec], most: Callable[[], int], jobs: StageJobs | None = None
+    ) -> list[StageResult]:
         """The finished stages in their order; their keys differ. `most`: how many at once, asked for if one must be
-        made. The first error ends those that are being made."""
+        made here; `jobs`: how workers of the cluster make them instead. The first error ends those that are being
+        made."""
         if self.at_once is None:
             return [self.build(spec(0)) for spec in specs]
-        return self.at_once(specs, most)
+        return self.at_once(specs, most, jobs)
 
     def find(self, spec: StageSpec) -> StageResult | None:
         """The stage, if it is finished. Makes nothing."""

@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextvars import ContextVar, copy_context
+from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from prefect import task
@@ -32,9 +33,12 @@ from gristmill.flows.run.flow import cancellable, unless_cancelled
 from gristmill.flows.run.kernel_compilation import compile_kernels
 from gristmill.flows.run.progress import BatchReporter, ProgressReporter, ended
 from gristmill.tasks.engine import log_fields, options, remakes
-from gristmill.tasks.engine.executors import Deferred, Executor, Threads
+from gristmill.tasks.engine.executors import Deferred, Threads
+from gristmill.tasks.engine.jobs import JobResult
+from gristmill.tasks.engine.lease import is_taken
 from gristmill.tasks.engine.make import StageResult, find, find_or_make, restore
 from gristmill.tasks.engine.spec import StageSpec
+from gristmill.tasks.engine.stage_jobs import StageJobs, made_by_workers
 
 # Makes one stage; `check` is called meanwhile, and raises what is to end it.
 Make = Callable[[StageSpec, Callable[[], None]], StageResult]
@@ -67,8 +71,11 @@ class _End:
         raise EndedError(f"ended, because a stage that was made at the same time failed: {why}") from why
 
 
-def build_at_once(make: Make, specs: Sequence[SlotSpec], most: int) -> list[StageResult]:
-    """The stages in their order, at most `most` of them made at the same time.
+def build_at_once(
+    make: Make, specs: Sequence[SlotSpec], most: int, is_elsewhere: Callable[[StageSpec], bool] = lambda spec: False
+) -> list[StageResult]:
+    """The stages in their order, at most `most` of them made at the same time. `is_elsewhere`: whether another process
+    makes a stage now; such a stage is left for last, since it may be finished then.
 
     The first error ends the others, and is raised when they have ended; so does a signal, which Python raises in the
     flow's thread alone. What has not begun then is left.
@@ -77,31 +84,38 @@ def build_at_once(make: Make, specs: Sequence[SlotSpec], most: int) -> list[Stag
     for slot in range(most):
         slots.put(slot)
 
-    def one(spec: SlotSpec) -> StageResult:
+    def one(declare: SlotSpec, waits: bool) -> StageResult | None:
         end.check()
         slot = slots.get()
         try:
-            return make(spec(slot), end.check)
+            spec = declare(slot)
+            return None if not waits and is_elsewhere(spec) else make(spec, end.check)
         except BaseException as error:
             end.now(error)  # before this thread takes up another one
             raise
         finally:
             slots.put(slot)
 
+    stages: dict[int, StageResult] = {}
     with ThreadPoolExecutor(most, thread_name_prefix="stage") as pool:
-        futures: list[Future[StageResult]] = []
+        futures: dict[int, Future[StageResult | None]] = {}
         try:
-            # Prefect's task finds its flow, and its log the server, in the context
-            futures += [pool.submit(copy_context().run, one, spec) for spec in specs]
-            wait(futures, return_when=FIRST_EXCEPTION)
-            if end.why is not None:
-                raise end.why
+            for waits in (False, True):
+                # Prefect's task finds its flow, and its log the server, in the context
+                for number, spec in enumerate(specs):
+                    if number not in stages:
+                        futures[number] = pool.submit(copy_context().run, one, spec, waits)
+                wait(futures.values(), return_when=FIRST_EXCEPTION)
+                if end.why is not None:
+                    raise end.why
+                stages |= {number: stage for number, each in futures.items() if (stage := each.result()) is not None}
+                futures = {}
         except BaseException as error:
             end.now(error)
-            for future in futures:
+            for future in futures.values():
                 future.cancel()
             raise
-        return [future.result() for future in futures]
+    return [stages[number] for number in range(len(specs))]
 
 
 _current: ContextVar[RunContext | None] = ContextVar("run_context", default=None)
@@ -174,7 +188,10 @@ def _build(home: str, executor: Deferred, noted: Noted, task_runs: dict[str, UUI
         compile_kernels(get_run_logger().info)
         return ProgressReporter(spec, workers, get_run_logger(), record)
 
-    return _taken(noted, label, _as_task(home, spec, workers, progress, lambda: None, task_runs))
+    def make(record: Callable[[float], None]) -> StageResult:
+        return find_or_make(home, spec, workers, lambda: progress(record))
+
+    return _taken(noted, label, _as_task(home, spec, make, task_runs))
 
 
 def _restore(home: str, executor: Deferred, stage: StageResult) -> StageResult:
@@ -202,10 +219,12 @@ def _build_all(
     task_runs: dict[str, UUID],
     specs: Sequence[SlotSpec],
     most: Callable[[], int],
+    jobs: StageJobs | None,
 ) -> list[StageResult]:
     """Find or make stages at the same time, those that are made as Prefect tasks.
 
-    Their jobs run in the threads that make them: what such stages work with are processes of their own.
+    Their jobs run in the threads that make them: what such stages work with are processes of their own. With `jobs`
+    they are made by the workers of the cluster.
     """
     first = [spec(0) for spec in specs]
     for spec in first:
@@ -217,34 +236,72 @@ def _build_all(
     missing = [spec for spec, stage in zip(specs, stages, strict=True) if stage is None]
     if not missing:
         return [stage for stage in stages if stage is not None]
-    executor.release()
-    log, threads = get_run_logger(), min(most(), len(missing))
-    log.info("%s: %d to make, %d at once; %d reused", first[0].name, len(missing), threads, len(first) - len(missing))
-    with BatchReporter(first[0].name, len(missing), log) as reporter:
-
-        def make(spec: StageSpec, check: Callable[[], None]) -> StageResult:
-            stage = _as_task(home, spec, _beside(), lambda _: reporter.stage(), check, task_runs)
-            stage = restore(home, stage, _beside(), reporter.stage, check)
-            reporter.advance()
-            return stage
-
-        results = iter(build_at_once(make, missing, threads))
+    if jobs is not None:
+        numbers = [number for number, stage in enumerate(stages) if stage is None]
+        own = replace(jobs, arguments=[jobs.arguments[number] for number in numbers])
+        made = _build_by_workers(home, executor, task_runs, own, [first[number] for number in numbers])
+        get_run_logger().info("%s: %d made by workers; %d reused", first[0].name, len(made), len(first) - len(made))
+    else:
+        executor.release()
+        made = _build_here(home, task_runs, missing, min(most(), len(missing)), len(first) - len(missing))
+    results = iter(made)
     return [
         _taken(noted, label, next(results) if stage is None else stage)
         for label, stage in zip(labels, stages, strict=True)
     ]
 
 
+def _build_here(
+    home: str, task_runs: dict[str, UUID], missing: Sequence[SlotSpec], threads: int, reused: int
+) -> list[StageResult]:
+    name, log = missing[0](0).name, get_run_logger()
+    log.info("%s: %d to make, %d at once; %d reused", name, len(missing), threads, reused)
+    with BatchReporter(name, len(missing), log) as reporter:
+
+        def make(spec: StageSpec, check: Callable[[], None]) -> StageResult:
+            stage = _as_task(
+                home, spec, lambda _: find_or_make(home, spec, _beside(), reporter.stage, check), task_runs
+            )
+            stage = restore(home, stage, _beside(), reporter.stage, check)
+            reporter.advance()
+            return stage
+
+        return build_at_once(make, missing, threads, lambda spec: is_taken(spec.folder(home)))
+
+
+def _build_by_workers(
+    home: str, executor: Deferred, task_runs: dict[str, UUID], jobs: StageJobs, specs: Sequence[StageSpec]
+) -> list[StageResult]:
+    for spec in specs:
+        for given in spec.inputs.values():
+            if isinstance(given, StageResult):
+                _restore(home, executor, given)
+    stages: dict[int, StageResult] = {}
+    log, name = get_run_logger(), specs[0].name
+    log.info("%s: %d to make, by the workers of the cluster", name, len(specs))
+    with ProgressReporter(specs[0], executor, log, lambda _: None) as reporter:
+        reporter.phase("runs", len(specs))
+        for number, stage, seconds in made_by_workers(home, executor, jobs, specs):
+            stages[number] = _as_task(home, specs[number], partial(_made, stage), task_runs, seconds)
+            reporter.advance(JobResult({}, {}, found=stage.reused), number)
+    return [stages[number] for number in range(len(specs))]
+
+
+def _made(stage: StageResult, record: Callable[[float], None]) -> StageResult:
+    """A stage that a worker has made."""
+    record(100.0)
+    return stage
+
+
 def _as_task(
     home: str,
     spec: StageSpec,
-    executor: Executor,
-    progress: Callable[[Callable[[float], None]], Any],
-    check: Callable[[], None],
+    make: Callable[[Callable[[float], None]], StageResult],
     task_runs: dict[str, UUID],
+    seconds: float | None = None,
 ) -> StageResult:
-    """Find or make a stage as a Prefect task. `progress` is given what records a percentage, and opens a block that
-    gives a Progress."""
+    """Find or make a stage as a Prefect task. `make` is given what records a percentage; `seconds`: what that took a
+    worker."""
     name, label = stage_name(spec), spec.label(home)
 
     # a task without arguments, since Prefect would search all manifests in them for futures
@@ -260,8 +317,8 @@ def _as_task(
         with log_fields.bound(stage=label):
             started = time.monotonic()
             record = progress_artifact(name)
-            stage = find_or_make(home, spec, executor, lambda: progress(record), check)
-            get_run_logger().info("%s", ended(stage, time.monotonic() - started))
+            stage = make(record)
+            get_run_logger().info("%s", ended(stage, time.monotonic() - started if seconds is None else seconds))
             publish_stage(name, stage)
             task_runs[stage.label] = UUID(str(task_run.get_id()))
         return stage

@@ -186,6 +186,9 @@ class ParentRun:
 
     Used as a block around the work, it makes the run, or finds that of an earlier try, and sets its end status, so that
     none stays RUNNING. The same work, by the value of `tag`, has one parent and one child for each training.
+
+    `exclusive`: opens a block in which no other process logs to this run, where several may do the same work at once;
+    they log within `turn`.
     """
 
     def __init__(
@@ -196,31 +199,43 @@ class ParentRun:
         name: str,
         params: Mapping[str, Any],
         datasets: Sequence[DatasetInput],
+        exclusive: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext,
     ) -> None:
         self.experiment = TrackedExperiment(settings, experiment)
         self.client = self.experiment.client
-        self.name = name
+        self.name, self._exclusive = name, exclusive
         self._tag, self._params, self._datasets = tag, params, datasets
         self._local = settings.local_folder
         self._children: dict[str, tuple[str, bool]] = {}
 
     def __enter__(self) -> "ParentRun":
-        self.experiment.end_stale_runs()
+        with self._exclusive():
+            self.experiment.end_stale_runs()
+            if parents := self._find():
+                self.id = parents[0].info.run_id
+                self.experiment.begin(self.id)
+            else:
+                self.id = self.experiment.create(self.name, dict([self._tag]))
+                self.log(self.id, self._params, {})
+                self.client.log_inputs(self.id, list(self._datasets))
+        return self
+
+    def _find(self) -> list[Run]:
+        """The parents of the work; takes up the children, of which other processes may have logged some."""
         runs = self.experiment.tagged(*self._tag)
-        parents = [run for run in runs if PARENT_TAG not in run.data.tags]
         self._children = {
             run.data.tags.get(_CHILD_TAG, run.info.run_name): (run.info.run_id, run.info.status == "FINISHED")
             for run in runs
             if PARENT_TAG in run.data.tags
         }
-        if parents:
-            self.id = parents[0].info.run_id
-            self.experiment.begin(self.id)
-        else:
-            self.id = self.experiment.create(self.name, dict([self._tag]))
-            self.log(self.id, self._params, {})
-            self.client.log_inputs(self.id, list(self._datasets))
-        return self
+        return [run for run in runs if PARENT_TAG not in run.data.tags]
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[None]:
+        """A block in which this process logs, and others that do the same work do not."""
+        with self._exclusive():
+            self._find()
+            yield
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -9,11 +9,12 @@ import hashlib
 import os
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -23,9 +24,11 @@ from gristmill.flows.recipe.proxy import ProxyConfig
 from gristmill.flows.stages.model import local_folder, local_mixture
 from gristmill.storage import checked_json, files, ledger, parquet
 from gristmill.tasks.documents.step import Settings
+from gristmill.tasks.engine import clusters
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec, Work
+from gristmill.tasks.engine.stage_jobs import StageJobs
 from gristmill.training.config import CHECKPOINTS, DOCUMENT_LOSSES, TRAINING_VERSION, RunConfig, TrainingConfig
 from gristmill.training.model_config import ModelConfig
 from gristmill.training.run import launch
@@ -99,23 +102,59 @@ class ProxyPlaces:
 
 def train_proxies(context: RunContext, runs: Sequence[ProxyRun]) -> list[ProxyResult]:
     """The results of runs, in their order. Those that are finished in the home are found; the others are trained, as
-    many at once as GRISTMILL_PROXY_RUNS says. Requests with equal keys are trained once.
+    many at once as GRISTMILL_PROXY_RUNS says, or by the workers of the cluster that the settings name. Requests with
+    equal keys are trained once.
 
-    A result does not depend on how many are trained at once. An error in one, or a signal, ends the others.
+    A result depends on neither. An error in one, or a signal, ends the others.
     """
     settings = context.settings
     most = max((run.proxy.processes for run in runs), default=1)
     specs = [partial(proxy_spec, settings, run) for run in runs]
     keys = [spec(0).key for spec in specs]
     distinct = dict(zip(keys, specs, strict=True))
-    forks = any(
+    jobs = _jobs(settings, dict(zip(keys, runs, strict=True)).values(), most)
+    forks = jobs is None and any(
         run.proxy.processes == 1 and context.find(distinct[key](0)) is None for key, run in zip(keys, runs, strict=True)
     )
     with preloaded(ENVIRONMENT) if forks else nullcontext("") as address:
         wanted = [partial(spec, address=address) for spec in distinct.values()]
-        finished = context.build_all(wanted, partial(at_once, settings, most))
+        finished = context.build_all(wanted, partial(at_once, settings, most), jobs)
     stages = dict(zip(distinct, finished, strict=True))
     return [_result(stages[key], run) for key, run in zip(keys, runs, strict=True)]
+
+
+@dataclass(frozen=True)
+class DistantRun:
+    """A run as a worker is asked for it. `mixture`: name, key and folder of its stage, whose contents have the digest
+    `contents`; `proxy`: its place among the proxies that all jobs share; `more`: the other fields of the run."""
+
+    mixture: tuple[str, str, str]
+    contents: str
+    proxy: int
+    more: dict[str, Any]
+
+
+def _jobs(settings: MachineSettings, runs: Iterable[ProxyRun], processes: int) -> StageJobs | None:
+    """How workers make the stages of runs; None if they are trained on this machine."""
+    if settings.executor not in clusters.DISTANT:
+        return None
+    proxies: list[ProxyConfig] = []
+    arguments = []
+    for run in runs:
+        if run.proxy not in proxies:
+            proxies.append(run.proxy)
+        mixture = run.mixture.name, run.mixture.key, run.mixture.folder
+        more = {each.name: getattr(run, each.name) for each in fields(run) if each.name not in ("proxy", "mixture")}
+        arguments.append(DistantRun(mixture, run.mixture.contents, proxies.index(run.proxy), more))
+    return StageJobs(partial(distant_spec, settings.home, tuple(proxies)), arguments, processes)
+
+
+def distant_spec(home: str, proxies: Sequence[ProxyConfig], asked: DistantRun, slot: int) -> StageSpec:
+    """The stage of a run on a worker, by the worker's own settings but for the home. `slot`: as for `proxy_spec`."""
+    name, key, folder = asked.mixture
+    mixture = StageResult(name, key, folder, {"contents": asked.contents}, reused=True)
+    run = ProxyRun(proxy=proxies[asked.proxy], mixture=mixture, **asked.more)
+    return proxy_spec(MachineSettings(home=home), run, slot)
 
 
 def proxy_spec(settings: MachineSettings, run: ProxyRun, slot: int, address: str = "") -> StageSpec:

@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import signal
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -42,6 +43,7 @@ _UNWATCHED = {
 # Dask's pages ask nobody who they are: they show what runs, and a worker's log.
 _NO_PAGES: dict[str, list[str]] = {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
 
+_POLL_SECONDS = 0.5  # between two looks whether a worker has come
 
 log = logging.getLogger(__name__)
 
@@ -228,6 +230,25 @@ CLUSTERS: dict[str, Callable[[ClusterSettings], Any]] = {
 }
 # Those that are started from a template: the package that starts them, which is in the extra of their name.
 TEMPLATED = ("kubernetes", "slurm")
+
+
+# Whose workers may be on other machines.
+DISTANT = tuple(kind for kind in CLUSTERS if kind != "local")
+GPU = "GPU"  # the resource that workers are started with: dask worker --resources GPU=1
+
+
+def resources(client: Any, processes: int) -> dict[str, int]:
+    """What a job of so many processes asks of Dask's workers: a GPU for each if a worker has the resource GPU, else
+    nothing. Waits for the first worker. Raises ValueError if workers have GPUs, and none has so many."""
+    while not (workers := client.scheduler_info(n_workers=-1)["workers"]):
+        time.sleep(_POLL_SECONDS)
+    most = int(max(worker["resources"].get(GPU, 0) for worker in workers.values()))
+    if 0 < most < processes:
+        raise ValueError(
+            f"a job needs {processes} GPUs on one machine, but no worker has more than {most}: start workers with "
+            f"`--resources GPU={processes}`, or use fewer processes"
+        )
+    return {GPU: processes} if most else {}
 
 
 def check(kind: str, workers: int, address: str, template: str, tls: Tls = NO_TLS) -> None:

@@ -5,7 +5,6 @@ small: paths and counts, never documents; they are made when there is room for t
 What a job logs comes back to the caller through `messages`, so that a worker's lines reach the flow's log.
 """
 
-import ctypes
 import logging
 import os
 import queue
@@ -20,36 +19,17 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import pyarrow as pa
 import wrapt
 
 from gristmill.storage import files, leftovers
 from gristmill.tasks.engine import clusters, log_fields, shared
+from gristmill.tasks.engine.memory import keep_what_is_freed
 from gristmill.tasks.engine.shared import NotBegun, SharedWork, cannot_import, check_workers
 
 if TYPE_CHECKING:
     import distributed
 else:
     distributed = wrapt.lazy_import("distributed")
-
-# Parameters of glibc's mallopt(3), and of each the value: up to so many free bytes at the end of the heap stay, blocks
-# of up to so many are taken from there, and all threads take from the same.
-_MALLOC = {-1: 1 << 29, -3: 1 << 25, -8: 1}
-
-
-def keep_what_is_freed() -> None:
-    """Let this process use memory again that it has freed: it may stay at the most that it has needed.
-
-    The system clears all that it gives, page by page. Dask has its workers give back what they free at once, and
-    Arrow's own pool does it soon, so that a fifth of a worker's time went by with that. Arrow's pool is malloc after
-    this; where the C library is another than glibc, that is all.
-    """
-    pa.set_memory_pool(pa.system_memory_pool())
-    library = ctypes.CDLL(None)
-    if hasattr(library, "gnu_get_libc_version"):
-        for parameter, value in _MALLOC.items():
-            library.mallopt(parameter, value)
-
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -88,7 +68,7 @@ class Threads:
         self.workers = workers
         self.messages = messages
 
-    def map(self, work: Callable[[Any], Any], jobs: Iterable[Any]) -> Iterator[tuple[int, Any]]:
+    def map(self, work: Callable[[Any], Any], jobs: Iterable[Any], processes: int = 0) -> Iterator[tuple[int, Any]]:
         if self.workers == 1:
             for index, job in enumerate(jobs):
                 yield index, work(job)
@@ -150,8 +130,11 @@ class Dask:
         self._held: list[Any] = []
         self._name, self._works = f"gristmill-{uuid.uuid4().hex}", 0
 
-    def map(self, work: Callable[[Any], Any], jobs: Iterable[Any]) -> Iterator[tuple[int, Any]]:
+    def map(self, work: Callable[[Any], Any], jobs: Iterable[Any], processes: int = 0) -> Iterator[tuple[int, Any]]:
+        """`processes`: 0 for short jobs. Others are sent one by one, and each asks for so many GPUs where workers have
+        them (`clusters.resources`), whose errors it raises."""
         self._works += 1
+        resources = clusters.resources(self.client, processes) if processes else {}
         done, waiting = distributed.as_completed(()), _Waiting(jobs)
         begun: dict[Any, list[tuple[int, Any]]] = {}  # what Dask knows of, by key: jobs with their indices
         attempts: Counter[int] = Counter()  # of jobs that no worker could begin, by index: how often they were sent
@@ -163,7 +146,8 @@ class Dask:
             while waiting or begun:
                 if waiting and len(begun) <= ahead // 2:
                     ahead = self._ahead()
-                    done.update(self._begin(shared_work, waiting.take(ahead - len(begun), together), begun, attempts))
+                    batches = waiting.take(ahead - len(begun), together)
+                    done.update(self._begin(shared_work, batches, begun, attempts, resources))
                     continue
                 time.sleep(pause)
                 batch = done.next_batch()
@@ -178,7 +162,7 @@ class Dask:
                 except ImportError as error:
                     raise ImportError(cannot_import("a worker", error)) from error
                 lasting = [(len(each), took) for each, took in results if not isinstance(each, NotBegun)]
-                if lasting:
+                if lasting and not processes:
                     seconds = sum(took for _, took in lasting) / sum(number for number, _ in lasting)
                     together = max(1, min(_MAX_JOBS_TOGETHER, int(shared.SECONDS / max(seconds, 1e-6))))
                 for future, (each, _) in zip(batch, results, strict=True):
@@ -204,6 +188,7 @@ class Dask:
         some: list[list[tuple[int, Any]]],
         begun: dict[Any, list[tuple[int, Any]]],
         attempts: Mapping[int, int],
+        resources: Mapping[str, int],
     ) -> list[Any]:
         """The futures of more jobs, which are `begun` then, too."""
         if not some:
@@ -213,7 +198,8 @@ class Dask:
         keyed = {(group, uuid.uuid4().hex): jobs for jobs in some}
         payloads = [shared.dumps([job for _, job in jobs]) for jobs in some]
         before = [max(attempts.get(index, 0) for index, _ in jobs) for jobs in some]
-        futures = self.client.map(shared.call, [work] * len(some), payloads, before, key=list(keyed), pure=False)
+        own = {"key": list(keyed), "pure": False, "resources": dict(resources) or None}
+        futures = self.client.map(shared.call, [work] * len(some), payloads, before, **own)
         # Those that are done are let go of now: said before the new jobs, it would hold these up for 10 ms. If a worker
         # that holds them dies until then, their jobs are run again, and find themselves done.
         self._held = [*(future for future in self._held if future.key in begun), *futures]
@@ -254,10 +240,10 @@ class Deferred:
     def messages(self) -> queue.SimpleQueue:
         return self._started.messages if self._started else self._none
 
-    def map(self, work: Callable[[Any], Any], jobs: Iterable[Any]) -> Iterator[tuple[int, Any]]:
+    def map(self, work: Callable[[Any], Any], jobs: Iterable[Any], processes: int = 0) -> Iterator[tuple[int, Any]]:
         if self._started is None:
             self._started = self._stack.enter_context(self._start())
-        return self._started.map(work, jobs)
+        return self._started.map(work, jobs, processes)
 
     def release(self) -> None:
         """End it until the next jobs: workers that wait for hours, for a training, are others' to use."""

@@ -98,6 +98,14 @@ def is_held(folder: str) -> bool:
     return bool(maker_of(folder))
 
 
+def is_taken(folder: str) -> bool:
+    """Whether a process has the lease of a folder, as far as can be known at once: a process of another host may have
+    ended."""
+    number = max(_numbers(folder), default=0)
+    maker = _owner(exclusive.read(_path(folder, number))) if number else None
+    return number > 0 and not (maker is not None and leftovers.has_ended(maker["owner"]))
+
+
 def maker_of(folder: str) -> str:
     """The process that makes the stage of a folder now, as `leftovers.this_process` names it; "" if none does.
 

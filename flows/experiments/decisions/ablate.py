@@ -223,9 +223,10 @@ def _decided(
         return results[0]
 
     def trained(results: list[tuple[RunRequest, ProxyResult]]) -> None:
-        held.confirm()
         figures = [runs.figures(request) for request, _ in results]
-        tracking.log_runs(tracked, figures, {result.key: training_losses(result) for _, result in results}, datasets)
+        losses = {result.key: training_losses(result) for _, result in results}
+        with tracked.turn():
+            tracking.log_runs(tracked, figures, losses, datasets)
         log.info("runs: %d finished", len(runs.found))
 
     runs = ProxyRuns(context, proxy, data, evaluation, tasks, around, trained, plan.settings)
@@ -234,10 +235,11 @@ def _decided(
     params |= {"base": compared.base, "candidates": list(compared.candidates), "judged": list(evaluation.judged)}
     params |= {"judge": plan.conditions.judge, "parameters": plan.conditions.parameters}
     datasets = tracking.Datasets(data.evaluation, {name: arm.mixture for name, arm in data.arms.items()})
-    # one process at a time has a decision: of two, the second finds all of it made
+    # processes that make the same decision share its runs, by the leases of their stages; they take turns at the report
     folder = files.join(context.settings.home, "decisions", identity)
-    tracked = tracking.decision_run(context.settings, base.name, identity, params, datasets)
-    with lease(folder, lambda text: log.info("%s", text)) as held, tracked:
+    exclusive = partial(lease, folder, lambda text: log.debug("%s", text))
+    tracked = tracking.decision_run(context.settings, base.name, identity, params, datasets, exclusive)
+    with tracked:
         bank = None
         announced = " ".join([plan.announcement(), *limits])
         if plan.bank:
@@ -263,16 +265,14 @@ def _decided(
             **(task_results(decision, runs.scores, tasks.left_out) if tasks else {}),
         )
         name = files.join(context.settings.home, "decisions", f"{base.name}-{identity}")
-        checked_json.write(f"{name}.json", report.as_json())
         corpora = {arm: data.arms[arm].corpus for arm in compared.recipes}
-        report = replace(
-            report,
-            only=_differing(corpora, compared.base),
-            diffs=diffs(corpora, compared.base, name),
-            page=f"{name}.html",
-        )
-        files.write_bytes(report.page, decision_page.page(report).encode())
-        return replace(report, mlflow_run=tracking.finish(tracked, report, compared.recipes))
+        only = _differing(corpora, compared.base)
+        with tracked.turn():
+            checked_json.write(f"{name}.json", report.as_json())
+            shown = diffs(corpora, compared.base, name)
+            report = replace(report, only=only, diffs=shown, page=f"{name}.html")
+            files.write_bytes(report.page, decision_page.page(report).encode())
+            return replace(report, mlflow_run=tracking.finish(tracked, report, compared.recipes))
 
 
 def _differing(corpora: Mapping[str, Corpus], base: str) -> dict[str, OnlyIn]:

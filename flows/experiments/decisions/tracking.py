@@ -3,7 +3,8 @@
 Runs are grouped in MLflow's tables and charts by the tags `arm`, `pair`, `learning_rate` and `decision`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -40,11 +41,16 @@ class Datasets:
 
 
 def decision_run(
-    settings: MachineSettings, base: str, decision: str, params: Mapping[str, Any], datasets: Datasets
+    settings: MachineSettings,
+    base: str,
+    decision: str,
+    params: Mapping[str, Any],
+    datasets: Datasets,
+    exclusive: Callable[[], AbstractContextManager[Any]],
 ) -> ParentRun:
-    """The MLflow run of a decision, by its id, in the experiment of its base."""
+    """The MLflow run of a decision, by its id, in the experiment of its base. `exclusive`: as for `ParentRun`."""
     tag = DECISION_TAG, decision
-    return ParentRun(settings, base, tag, f"{base}: decision {decision[:8]}", params, datasets.of_all())
+    return ParentRun(settings, base, tag, f"{base}: decision {decision[:8]}", params, datasets.of_all(), exclusive)
 
 
 def log_runs(

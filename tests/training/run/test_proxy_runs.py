@@ -49,7 +49,9 @@ def context(home: Path, runs: int) -> RunContext:
 
     settings = MachineSettings(home=str(home), proxy_runs=runs)
     return RunContext(
-        settings, build_in(str(home)), at_once=lambda specs, most: build_at_once(make, specs, min(most(), len(specs)))
+        settings,
+        build_in(str(home)),
+        at_once=lambda specs, most, jobs: build_at_once(make, specs, min(most(), len(specs))),
     )
 
 
