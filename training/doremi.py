@@ -211,7 +211,9 @@ def learn(
         (model.losses(x, y).sum(1) * of_token[sources].float()).sum().backward()
     norms = torch._foreach_norm([local(parameter.grad) for parameter in model.parameters()])
     norm = world.sum(torch.stack(norms).double().square().sum() / world.replicas).sqrt()
-    divisor = (norm / training.clip_norm).clamp(min=1).float()
+    divisor = torch.ones_like(norm).float()
+    if training.clip_norm is not None:
+        divisor = (norm / training.clip_norm).clamp(min=1).float()
     optimizer.step(rate, divisor, torch.zeros((), dtype=torch.bool, device=world.device))
 
 

@@ -106,7 +106,7 @@ def _differences(base: Mapping[str, Any], recipe: Mapping[str, Any]) -> Iterator
             yield f"{key} in a different order"
     for key in _differing(base, recipe):
         if not key.startswith(tuple(missing)):
-            yield f"{key.removeprefix('steps.')} {_shown(flat(dict(recipe)).get(key))}"
+            yield f"{key.removeprefix('steps.')} {_shown(flat(dict(recipe)).get(key, _values(recipe).get(key)))}"
 
 
 def _differing(base: Mapping[str, Any], recipe: Mapping[str, Any]) -> list[str]:

@@ -176,7 +176,7 @@ def train(weights, batches, end_of_text, m, t):
         loss, minimised = losses(leaves, batch, end_of_text, m, t)
         gradients = dict(zip(leaves, torch.autograd.grad(minimised, list(leaves.values())), strict=True))
         norm = math.sqrt(sum(float((g * g).sum()) for g in gradients.values()))
-        factor = min(1.0, t["clip_norm"] / norm)
+        factor = 1.0 if t["clip_norm"] is None else min(1.0, t["clip_norm"] / norm)
         history.append((loss.item(), norm, rate(step, t)))
         weights = {name: w.detach() for name, w in leaves.items()}
         optimizer.update(weights, {name: g * factor for name, g in gradients.items()}, rate(step, t))

@@ -47,10 +47,8 @@ from gristmill.training.world import World, all_gather, local, precision, rank_s
 # A setting that an older checkpoint does not name is newer than it: its default is what that run did.
 UNNAMED = {f"training.{name}": json.dumps(value) for name, value in TrainingConfig().model_dump(mode="json").items()}
 # what these were before they were settings
-UNNAMED |= {
-    name: json.dumps(value)
-    for name, value in (("training.embedding_rate", 1.0), ("training.momentum", 0.95), ("model.block", "llama"))
-}
+UNNAMED |= {"training.embedding_rate": "1.0", "training.momentum": "0.95", "model.block": '"llama"'}
+UNNAMED["training.loss_scaling"] = "true"  # which no dump has at its default
 
 
 class Progress(BaseModel):
@@ -83,6 +81,7 @@ def run_fingerprint(run: RunConfig, manifest: TrainingManifest, device: torch.de
     learned = run.training.model_dump(mode="json", exclude={**dict.fromkeys(NEUTRAL, True), "guard": {"max_rollbacks"}})
     learned |= run.training.filled
     learned["precision"] = precision(run.training.precision, device)
+    learned["loss_scaling"] |= learned["precision"] != "fp16"  # which only fp16 reads
     settings |= {f"training.{k}": v for k, v in learned.items()}
     settings["init_digests"] = dict(sorted(run.init_digests.items()))
     return {name: json.dumps(value) for name, value in settings.items()} | {"data": fingerprint(manifest)}

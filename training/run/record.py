@@ -171,7 +171,7 @@ class Record:
                 )
             progress.step += 1
             progress.tokens += step.tokens
-            progress.clipped += step.grad_norm > training.clip_norm
+            progress.clipped += training.clip_norm is not None and step.grad_norm > training.clip_norm
             progress.skipped += step.verdict != APPLIED
             metrics = self._metrics(pending_step, step)
             if pending_step.probe is not None:
@@ -196,8 +196,9 @@ class Record:
             "train/grad_norm": step.grad_norm,
             "train/learning_rate": pending_step.rate,
             "train/tokens": float(progress.tokens),
-            "train/clip_fraction": progress.clipped / progress.step,
         }
+        if self.training.clip_norm is not None:
+            metrics["train/clip_fraction"] = progress.clipped / progress.step
         scale = NoiseScale(progress.noise)
         if step.verdict == APPLIED:
             scale.see(step.noise, step.signal)

@@ -77,7 +77,11 @@ FIRST, GROWTH, BACKOFF, INTERVAL = 65536.0, 2.0, 0.5, 2000
 
 
 class LossScale:
-    """1 and constant unless `adapts`. `tensors` belong into a checkpoint."""
+    """1 and constant unless `adapts`. `tensors` belong into a checkpoint.
+
+    Without a scale an update that is not finite is skipped too, but nothing changes that could prevent the next one.
+    So the guard counts it as a loss that is not finite: see StepFigures.judged_loss.
+    """
 
     def __init__(self, adapts: bool, device: torch.device) -> None:
         self.adapts = adapts
@@ -151,7 +155,7 @@ def empty_state(
 
 def state_of(model: Decoder, training: TrainingConfig, world: World) -> TrainState:
     """As `empty_state`, of a model that is sharded already."""
-    scales = compute_dtype(training.precision, world.device) == torch.float16
+    scales = training.loss_scaling and compute_dtype(training.precision, world.device) == torch.float16
     return TrainState(
         model,
         optimizers(model, training),
@@ -237,7 +241,9 @@ def train_step(
     total, square, stop_requested, pieced = shared.split([2, 1, 1, 2])
     norm = square.sqrt().squeeze() / scale.value
     verdict = state.outliers.judge(total.sum() / count, norm, plan.forced)
-    clip = torch.where(norm > training.clip_norm, training.clip_norm / norm, 1.0)
+    clip = torch.ones_like(norm)
+    if training.clip_norm is not None:
+        clip = torch.where(norm > training.clip_norm, training.clip_norm / norm, 1.0)
     used = scale.value.double().clone()
     estimates = noise_and_signal(pieced, square.squeeze(), count, sequences) / used.square()
     if plan.updates:
