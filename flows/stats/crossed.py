@@ -262,20 +262,22 @@ def _share(evaluation: EvaluationSet) -> float:
     return float((1 / counts).sum() / len(counts) ** 2)
 
 
-def fitted(bits: np.ndarray, evaluation: EvaluationSet) -> Components:
+def fitted(bits: np.ndarray, evaluation: EvaluationSet, groups: np.ndarray | None = None) -> Components:
     """Components of runs, float64 (arms, pairs, documents), at least 2 of each.
 
-    Arms may be one arm's samples by salt, where the components of arms are then near 0. ValueError if there are too
-    few.
+    groups: int (pairs,), the number of each pair's learning rate, by which the effect of an arm may differ; with 2 or
+    more pairs in one of them. Arms may be one arm's samples by salt, where the components of arms are then near 0.
+    ValueError if there are too few.
     """
     arms, pairs, _ = bits.shape
-    if arms < 2 or pairs < 2:
+    groups = np.zeros(pairs, int) if groups is None else groups
+    if arms < 2 or pairs <= len(np.unique(groups)):
         raise ValueError(
             f"components: {arms} arms and {pairs} pairs are too few to separate them; use 2 or more of each."
         )
     measure = evaluation.measure(bits)
-    of_run, of_pair = _from_measures(measure)
-    of_document, of_host, of_run_document = _from_documents(bits, evaluation)
+    of_run, of_pair = _from_measures(measure, groups)
+    of_document, of_host, of_run_document = _from_documents(bits, evaluation, groups)
     share = _share(evaluation)
     root = {
         "pair": of_pair,
@@ -290,20 +292,21 @@ def fitted(bits: np.ndarray, evaluation: EvaluationSet) -> Components:
     return Components(**{name: float(np.sqrt(max(v, 0.0))) for name, v in root.items()}, level=float(measure.mean()))
 
 
-def _from_measures(measure: np.ndarray) -> tuple[float, float]:
+def _from_measures(measure: np.ndarray, groups: np.ndarray) -> tuple[float, float]:
     """Variances of run and pair from (arms, pairs)."""
-    arms, pairs = measure.shape
-    by_pair, by_arm = measure.mean(axis=0), measure.mean(axis=1)
-    residual = measure - by_pair - by_arm[:, None] + measure.mean()
-    of_run = float((residual**2).sum()) / ((arms - 1) * (pairs - 1))
-    return of_run, float(by_pair.var(ddof=1)) - of_run / arms
+    arms = len(measure)
+    by_pair = measure.mean(axis=0)
+    residual, degrees = within((measure - by_pair).T, groups)
+    of_run = float((residual**2).sum()) / ((arms - 1) * degrees)
+    of_pair = float((within(by_pair, groups)[0] ** 2).sum()) / degrees
+    return of_run, of_pair - of_run / arms
 
 
-def _from_documents(bits: np.ndarray, evaluation: EvaluationSet) -> tuple[float, float, float]:
+def _from_documents(bits: np.ndarray, evaluation: EvaluationSet, groups: np.ndarray) -> tuple[float, float, float]:
     """Variances of arm x document within hosts, arm x host and run x document, in bits per byte of a document of mean
     length. Where no host has several documents, all that arms differ by counts as documents'."""
     arms, pairs, _ = bits.shape
-    among, within, count = 0.0, 0.0, 0
+    among, in_runs, count = 0.0, 0.0, 0
     of_documents, in_hosts, of_hosts, between = 0.0, 0, 0.0, 0.0
     for name in evaluation.judged:
         documents = evaluation.members(name)
@@ -313,9 +316,9 @@ def _from_documents(bits: np.ndarray, evaluation: EvaluationSet) -> tuple[float,
         values = values - values.sum(axis=-1, keepdims=True) / size.sum() * size
         values = (values - values.mean(axis=0)) / size.mean()
         by_arm = values.mean(axis=1)
-        residual = values - by_arm[:, None]
+        residual, degrees = within(values.swapaxes(0, 1), groups)
         free = len(documents) - 1
-        within += float((residual**2).sum()) / ((arms - 1) * (pairs - 1))
+        in_runs += float((residual**2).sum()) / ((arms - 1) * degrees)
         among += float((by_arm**2).sum()) / (arms - 1)
         count += free
         _, host, counts = np.unique(evaluation.units[documents], return_inverse=True, return_counts=True)
@@ -328,7 +331,7 @@ def _from_documents(bits: np.ndarray, evaluation: EvaluationSet) -> tuple[float,
         in_hosts += len(documents) - len(counts)
         of_hosts += float((weight * slope**2).sum()) / (arms - 1)
         between += float(weight.sum() - (weight**2).sum() / weight.sum())
-    of_run_document = within / count
+    of_run_document = in_runs / count
     noise = of_run_document / pairs
     if not in_hosts:
         return among / count - noise, 0.0, of_run_document

@@ -35,7 +35,7 @@ from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.dedup.near_duplicates import pairs_of_copies
 from gristmill.flows.stages.judge import check_judges, renamed_sets
 from gristmill.flows.stages.proxy import ProxyResult
-from gristmill.flows.stats.protocol import calibrate, decide, requests
+from gristmill.flows.stats.protocol import Protocol, calibrate, decide, requests
 from gristmill.flows.stats.runs import RunRequest
 from gristmill.storage import checked_json, files
 from gristmill.tasks.engine.extras import require
@@ -131,38 +131,42 @@ def ablate(recipe: RecipeLike, options: DecisionOptions) -> DecisionReport:
         recipe: the base
     """
     require("train", "comparing recipes")
-    clock = _Clock(time.monotonic())
     with run_context(recipe) as context:
-        log = get_run_logger()
-        compared = arms(recipe, options, options.leave_one_out)
-        for other in compared.recipes.values():
-            before_run(other, context.settings)
-        folder = tasks_folder(context.settings, options.tasks) if options.tasks else None
-        sets = task_sets(folder)
-        check_judges(context.settings, [*compared.recipes.values()], options.clean, options.judge, tuple(sets))
-        file = tokenizer_at(context.settings, options.tokenizer, "tokenizer") if options.tokenizer else None
-        known = partial(device.known, context.settings)
-        plan = planned(compared, options, known, sets, None if file is None else vocabulary(file))
-        for line in (*plan.lines(), *renamed_sets(compared.recipes)):
-            log.info("%s", line)
-        data = clock.others(lambda: _data(context, plan, options, file))
-        scored = DecisionTasks(context, folder, data) if folder else None
-        check_tokens(plan.settings, data.budget_tokens)
-        plan = replace(
-            plan, tokens=data.budget_tokens, evaluation=evaluation_set(data, options.judge, scored), data=data
-        )
-        plan = replace(plan, text_bytes=text_bytes(context.settings, data))
-        copies = pairs_of_copies(context, data.arms[compared.base].corpus)
-        pairs_met = None if copies is None else copies.result["pairs"]
-        limits = list(seldom_met(compared, data, pairs_met))
-        for line in (*plan.lines(), *limits):
-            log.info("%s", line)
-        decided = _decided(context, plan, data, scored, clock, limits)
-        publish_decision(decided)
-        for line in limits:  # again, where the verdict is read
-            log.warning("%s", line)
-        log.info("decided in %s", clock)
-        return decided
+        return compare(context, arms(recipe, options, options.leave_one_out), options)
+
+
+def compare(
+    context: RunContext, compared: Arms, options: DecisionOptions, alpha: float = Protocol.model_fields["alpha"].default
+) -> DecisionReport:
+    """Decide between arms within a flow run, and record it. alpha: two-sided error of the decision."""
+    clock, log = _Clock(time.monotonic()), get_run_logger()
+    for other in compared.recipes.values():
+        before_run(other, context.settings)
+    folder = tasks_folder(context.settings, options.tasks) if options.tasks else None
+    sets = task_sets(folder)
+    check_judges(context.settings, [*compared.recipes.values()], options.clean, options.judge, tuple(sets))
+    file = tokenizer_at(context.settings, options.tokenizer, "tokenizer") if options.tokenizer else None
+    known = partial(device.known, context.settings)
+    plan = planned(compared, options, known, sets, None if file is None else vocabulary(file))
+    plan = replace(plan, protocol=plan.protocol.model_copy(update={"alpha": alpha}))
+    for line in (*plan.lines(), *renamed_sets(compared.recipes)):
+        log.info("%s", line)
+    data = clock.others(lambda: _data(context, plan, options, file))
+    scored = DecisionTasks(context, folder, data) if folder else None
+    check_tokens(plan.settings, data.budget_tokens)
+    plan = replace(plan, tokens=data.budget_tokens, evaluation=evaluation_set(data, options.judge, scored), data=data)
+    plan = replace(plan, text_bytes=text_bytes(context.settings, data))
+    copies = pairs_of_copies(context, data.arms[compared.base].corpus)
+    pairs_met = None if copies is None else copies.result["pairs"]
+    limits = list(seldom_met(compared, data, pairs_met))
+    for line in (*plan.lines(), *limits):
+        log.info("%s", line)
+    decided = _decided(context, plan, data, scored, clock, limits)
+    publish_decision(decided)
+    for line in limits:  # again, where the verdict is read
+        log.warning("%s", line)
+    log.info("decided in %s", clock)
+    return decided
 
 
 def _data(context: RunContext, plan: Plan, options: DecisionOptions, tokenizer: Path | None) -> ComparisonData:

@@ -90,10 +90,19 @@ def fit_noise(home: str, proxy: ProxyConfig, provenance: str) -> ProxyNoise:
     names = sorted({mixture for mixture, _ in every})
     of_samples = [block for one in names for block in _blocks(trained, {arm for arm in every if arm[0] == one})]
     of_mixtures = _blocks(trained, {arm for arm in every if arm[1] == 0})
-    blocks = []
-    for arms, pairs in [*of_samples, *of_mixtures]:
-        bits = np.array([[losses[arm, pair] for pair in pairs] for arm in arms])
-        blocks.append((fitted(bits, evaluation), (len(arms) - 1) * (len(pairs) - 1)))
+
+    def fits(found: list[tuple[list[Arm], list[PairAtRate]]]) -> list[tuple[Components, int]]:
+        """Of each block with several pairs at a learning rate, and its degrees of freedom."""
+        fitted_blocks = []
+        for arms, pairs in found:
+            rates = np.array([proxy.learning_rates.index(rate) for _, rate in pairs])
+            if degrees := len(pairs) - len(np.unique(rates)):
+                bits = np.array([[losses[arm, pair] for pair in pairs] for arm in arms])
+                fitted_blocks.append((fitted(bits, evaluation, rates), (len(arms) - 1) * degrees))
+        return fitted_blocks
+
+    samples, mixtures = fits(of_samples), fits(of_mixtures)
+    blocks = [*samples, *mixtures]
     if not blocks:
         raise ValueError(
             f"{home} has {len(losses)} runs of the proxy {proxy.name} on {tokens:,} tokens, but no two arms, "
@@ -104,7 +113,7 @@ def fit_noise(home: str, proxy: ProxyConfig, provenance: str) -> ProxyNoise:
     def pooled(name: str) -> float:
         return float(np.sqrt(np.average([getattr(one, name) ** 2 for one, _ in blocks], weights=weights)))
 
-    components = max(blocks[len(of_samples) :] or blocks, key=lambda block: block[1])[0]
+    components = max(mixtures or blocks, key=lambda block: block[1])[0]
     components = components.model_copy(update={name: pooled(name) for name in ("pair", "run", "run_document")})
     return ProxyNoise(
         provenance=provenance,

@@ -1,0 +1,1 @@
+"""Questions about training that are answered by runs of small models."""

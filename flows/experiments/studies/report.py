@@ -1,0 +1,129 @@
+"""The answer of a study: a row for each arm, and one sentence."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from gristmill.flows.reports.tables import Table
+from gristmill.flows.stats.critical_batch import CriticalBatch
+from gristmill.flows.stats.verdict import Conditions
+
+LEVEL = 0.9  # of the printed intervals
+
+
+@dataclass(frozen=True)
+class ArmResult:
+    """Runs of one arm. loss: mean bits per byte of the judged documents. effect, low, high: bits per byte that the arm
+    needs fewer than the base, with its interval; None for the base. outcome: of the decision between the two. seconds:
+    mean time of a run. failure: why its runs ended, empty if they did not."""
+
+    label: str
+    x: float | None = None
+    loss: float | None = None
+    effect: float | None = None
+    low: float | None = None
+    high: float | None = None
+    outcome: str = ""
+    parameters: int | None = None
+    flops: float | None = None
+    seconds: float | None = None
+    losses: tuple[float, ...] = ()
+    keys: tuple[str, ...] = ()
+    failure: str = ""
+
+    @property
+    def difference(self) -> str:
+        """As `0.0123 (90% interval 0.0101 to 0.0146)`, without a sign."""
+        if self.effect is None or self.low is None or self.high is None:
+            return ""
+        sign = -1 if self.effect < 0 else 1
+        low, high = sorted((sign * self.low, sign * self.high))
+        return f"{abs(self.effect):.4f} bits per byte ({LEVEL:.0%} interval {low:.4f} to {high:.4f})"
+
+
+@dataclass(frozen=True, repr=False)
+class StudyReport:
+    """A finished study. `id`: 16 hexadecimal characters, of its decisions; `asks`: the question; `axis`: the name of
+    the arms' numbers, or empty; `rows`: the base first; `critical`, `noise_scale`: of the study `batch`; `page`: the
+    path of its page."""
+
+    id: str
+    recipe: str
+    question: str
+    asks: str
+    axis: str
+    rows: tuple[ArmResult, ...]
+    conditions: Conditions | None = None
+    critical: CriticalBatch | None = None
+    noise_scale: float | None = None
+    page: str = field(default="", compare=False)
+
+    def __repr__(self) -> str:
+        return f"<StudyReport of {self.recipe}: {self.sentence}>"
+
+    @property
+    def base(self) -> ArmResult:
+        return self.rows[0]
+
+    @property
+    def sentence(self) -> str:
+        """The answer, and what it applies to."""
+        parts = [*self._compared(), *self._of_batches()]
+        where = "" if self.conditions is None else f"; {self.conditions}"
+        return f"{'; '.join(parts)}{where}"
+
+    def _compared(self) -> Iterator[str]:
+        for outcome in ("better", "worse"):
+            for row in self.rows[1:]:
+                if row.outcome == outcome:
+                    yield f"{row.label} is {outcome} than {self.base.label} by {row.difference}"
+        alike = [row for row in self.rows[1:] if row.outcome == "inconclusive"]
+        if alike:
+            ranges = ", ".join(f"{row.label} {row.low:+.4f} to {row.high:+.4f}" for row in alike)
+            yield f"no difference from {self.base.label} was detected for {ranges} bits per byte"
+        for row in self.rows[1:]:
+            if row.outcome == "withheld":
+                yield f"{row.label}: the learning rates disagree on whether it is better than {self.base.label}"
+            if row.outcome == "identical":
+                yield f"{row.label} has the same losses as {self.base.label}"
+            if row.outcome not in ("better", "worse", "inconclusive", "withheld", "identical", ""):
+                yield f"{row.label}: {row.outcome}"
+            if row.failure:
+                yield f"{row.label} failed: {row.failure.splitlines()[0]}"
+
+    def _of_batches(self) -> Iterator[str]:
+        if self.critical is not None:
+            one = self.critical
+            if one.value is None:
+                yield f"these batches do not identify the critical batch: {one.reason}"
+            else:
+                ends = f"{LEVEL:.0%} interval {one.low:.3g} to {one.high:.3g}"
+                yield f"the critical batch is {one.value:.3g} sequences ({ends})"
+        if self.noise_scale is not None:
+            yield f"the gradient noise scale at the end of the runs is {self.noise_scale:.3g} sequences"
+
+    @property
+    def table(self) -> Table:
+        """A row for each arm."""
+        columns = ("arm", "#bits per byte|.4f", "#fewer than the base|+.4f", f"#{LEVEL:.0%} interval|+.4f", "outcome")
+        costs = ("#parameters", "#operations of a run|.2e", "#seconds of a run|.1f")
+        rows = [
+            (row.label, row.loss, row.effect, (row.low, row.high), row.outcome or ("failed" if row.failure else "base"),
+             row.parameters, row.flops, row.seconds)
+            for row in self.rows
+        ]  # fmt: skip
+        return Table((*columns, *costs), rows)
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it as plain data."""
+        return {
+            "id": self.id,
+            "recipe": self.recipe,
+            "question": self.question,
+            "asks": self.asks,
+            "sentence": self.sentence,
+            "rows": [asdict(row) for row in self.rows],
+            "conditions": asdict(self.conditions) if self.conditions else None,
+            "critical_batch": asdict(self.critical) if self.critical else None,
+            "noise_scale": self.noise_scale,
+        }
