@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtrit
 
-_STEPS = 40  # of the grid for each factor e of C
+_STEPS = 200  # of the grid for each factor e of C
 _MARGIN = np.log(16)  # of the grid beyond the batches that were tried
 
 

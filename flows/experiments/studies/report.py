@@ -79,8 +79,10 @@ class StudyReport:
                     yield f"{row.label} is {outcome} than {self.base.label} by {row.difference}"
         alike = [row for row in self.rows[1:] if row.outcome == "inconclusive"]
         if alike:
-            ranges = ", ".join(f"{row.label} {row.low:+.4f} to {row.high:+.4f}" for row in alike)
-            yield f"no difference from {self.base.label} was detected for {ranges} bits per byte"
+            ranges = ", ".join(
+                f"{row.label} (interval of the effect {row.low:+.4f} to {row.high:+.4f} bits per byte)" for row in alike
+            )
+            yield f"no difference from {self.base.label} was detected for {ranges}"
         for row in self.rows[1:]:
             if row.outcome == "withheld":
                 yield f"{row.label}: the learning rates disagree on whether it is better than {self.base.label}"
