@@ -67,7 +67,8 @@ def test_the_sentence_has_every_arm_with_its_interval():
     compared, alike, failed, critical, scale = REPORT.sentence.split("; ")
     assert compared == "batch 8 is worse than batch 4 by 0.0110 bits per byte (90% interval 0.0080 to 0.0140)"
     assert alike == (
-        "no difference from batch 4 was detected for batch <16> (interval of the effect -0.0040 to +0.0060 bits per byte)"
+        "no difference from batch 4 was detected for batch <16> "
+        "(interval of the effect -0.0040 to +0.0060 bits per byte)"
     )
     assert failed == "batch 64 failed: the loss is not finite"
     assert critical == "the critical batch is 9 sequences (90% interval 6 to 14)"
