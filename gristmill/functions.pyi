@@ -20,18 +20,22 @@ RecipeArgument = str | Path | Mapping[str, Any] | Recipe
 @flow
 def corpus(
     recipe: RecipeArgument,
+    settings: Sequence[str] = ...,
 ) -> Run: ...
 @flow
 def tokens(
     recipe: RecipeArgument,
+    settings: Sequence[str] = ...,
 ) -> Run: ...
 @flow
 def pretrain(
     recipe: RecipeArgument,
+    settings: Sequence[str] = ...,
 ) -> Run: ...
 @flow
 def pipeline(
     recipe: RecipeArgument,
+    settings: Sequence[str] = ...,
 ) -> Run: ...
 @flow
 def ablate(

@@ -13,11 +13,13 @@ from random import Random
 import pytest
 import yaml
 
+import gristmill
 from gristmill.flows.curation import Outputs
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.machine.runs import RunRecorder, is_finished, runs_of
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
+from gristmill.flows.recipe.variants import changed
 from gristmill.flows.reports.finished import verify_stages
 from gristmill.flows.reports.recorded import open_run, would_make
 from gristmill.flows.run.reuse import reuse
@@ -114,6 +116,24 @@ def test_a_reader_walks_through_exactly_what_a_run_has_built(made):
     assert [Path(one.folder).name for one in verify_stages(recipe, settings)] == labels
     after = would_make(recipe, settings)
     assert (after.reused, [one.label.partition("-")[0] for one in after.certain]) == (len(labels), ["model"])
+
+
+def test_a_run_with_other_values_is_opened_by_them_and_the_other_run_without(finished):
+    path, settings = finished
+    values = ["minhash.threshold=0.9", "limit=30"]
+    other, labels = changed(load(str(path)), values), list[str]()
+    recorder = RunRecorder(settings.home, other.name, None, "corpus", other.model_dump(mode="json"))
+    build = noting(build_in(settings.home), labels)
+    Outputs(RunContext(settings, build, outside=recorder.outside), other).make("corpus")
+    recorder.add(*labels)
+    recorder.finished()
+    assert [run.name for run in runs_of(settings.home, "listed")] == ["listed", "listed"], "both are of one name"
+    opened = gristmill.open(str(path), settings.home, values)
+    assert opened.recipe == other and opened.corpus.kept.label in labels
+    before = gristmill.open(str(path), settings.home)
+    assert before.recipe == load(str(path)) and before.corpus.kept.label not in labels
+    kept = [sum(count["rows_out"] for count in one.corpus.kept.step_counts) for one in (before, opened)]
+    assert kept[0] > kept[1] > 0
 
 
 def test_a_finished_run_is_recorded_and_logged_as_a_flow_does_it(made, finished):

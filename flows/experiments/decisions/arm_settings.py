@@ -264,7 +264,7 @@ def _check_alone(name: str, proxy: ProxyConfig, training: Mapping[str, Any], mod
             "a --proxy with more `processes`"
         )
     least = training.get("fp8_min_dim")
-    if least and not ModelConfig.model_construct(**vars(proxy.model) | model).fp8_matrices(least):
+    if least and not ModelConfig.model_construct(**{**vars(proxy.model), **model}).fp8_matrices(least):
         raise ValueError(
             f"{name}: training.fp8_min_dim is {least}, but no matrix of the proxy {proxy.name} has sides of this size. "
             "Use a larger --proxy, or a lower value"

@@ -278,8 +278,9 @@ class Plan:
         """How the runs of the arms are trained and what they cost, where they differ; keys that are not compared."""
         if len({*self.costs.values()}) > 1 or any(one.changes for one in self.settings.values()):
             for name, one in self.settings.items():
-                rate = f"learning rates x {one.rate:g}; " * (one.rate != 1)
-                yield f"  {name}: {', '.join(one.changes)}; {rate}{self.costs[name]}"
+                rate = (f"learning rates x {one.rate:g}",) if one.rate != 1 else ()
+                trained = ", ".join([*one.changes, *rate])
+                yield f"  {name}: {trained}{'; ' * bool(trained)}{self.costs[name]}"
         for name, reasons in self.left.items():
             for key, reason in reasons.items():
                 if key != "name":

@@ -214,11 +214,16 @@ def test_run_stops_after_the_tokens_if_told_so(monkeypatch):
     from gristmill.flows.cli import running
 
     flows = []
-    monkeypatch.setattr(running, "recipe_to_run", lambda name, limit: name)
-    monkeypatch.setattr(running, "run_flow", lambda flow, name, recipe, remake: flows.append((flow, recipe)))
+    monkeypatch.setattr(running, "recipe_to_run", lambda name, limit, settings: " ".join([name, *settings]))
+    monkeypatch.setattr(running, "run_flow", lambda flow, name, recipe, *given: flows.append((flow, recipe)))
     for words in (["run", "r"], ["run", "r", "--tokens-only"], ["tokens", "r"], ["pretrain", "r"], ["corpus", "r"]):
         assert CliRunner().invoke(app, words, catch_exceptions=False).exit_code == 0
     assert flows == [("pipeline", "r"), ("tokens", "r"), ("tokens", "r"), ("pretrain", "r"), ("corpus", "r")]
+    del flows[:]
+    for command in ("run", "tokens", "pretrain", "corpus"):
+        words = [command, "r", "--set", "seed=2", "--set", "minhash.threshold=0.9"]
+        assert CliRunner().invoke(app, words, catch_exceptions=False).exit_code == 0
+    assert flows == [(flow, "r seed=2 minhash.threshold=0.9") for flow in ("pipeline", "tokens", "pretrain", "corpus")]
 
 
 def test_the_demos_crawl_can_be_written_without_a_run(monkeypatch, tmp_path):

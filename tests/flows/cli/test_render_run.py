@@ -41,10 +41,10 @@ def test_servers_are_named_by_address_or_shown_by_a_command(monkeypatch, tmp_pat
 
 
 def test_next_commands_can_be_typed_and_fit_what_was_made():
-    def commands(trained=None, exported=None, limit=None, tokens=None, objective="causal") -> list[str]:
+    def commands(trained=None, exported=None, limit=None, tokens=None, objective="causal", given=()) -> list[str]:
         recipe = SimpleNamespace(name="web", limit=limit, training=SimpleNamespace(objective=objective))
         run = SimpleNamespace(recipe=recipe, trained=trained, exported=exported, tokens=tokens)
-        return [*next_commands(run, "recipe.yaml")]
+        return [*next_commands(run, "recipe.yaml", given)]
 
     looks = ["gristmill browse recipe.yaml", "gristmill report recipe.yaml"]
     assert commands() == [*looks, "gristmill export documents recipe.yaml --to web-documents"]
@@ -55,6 +55,11 @@ def test_next_commands_can_be_typed_and_fit_what_was_made():
     masked = commands(trained=object(), objective="masked")
     assert masked == ["gristmill ui", report, "gristmill train evaluate recipe.yaml"], "transformers has no such model"
     assert commands(exported=object()) == looks, "its documents are exported already"
+    given, more = ["minhash.threshold=0.9", "language.keep=[en, de]"], " --set minhash.threshold=0.9"
+    more += " --set 'language.keep=[en, de]'"
+    assert commands(given=given) == [f"{look}{more}" for look in looks], "the export has no --set"
+    assert commands(tokens=9000, given=given)[2] == f"gristmill run recipe.yaml{more}"
+    assert commands(trained=object(), given=given) == ["gristmill ui", f"{report}{more}"]
     for line in (*commands(limit=100), *commands(trained=object())):
         name, *_ = line.removeprefix("gristmill ").split(" recipe.yaml")
         group, _, command = name.rpartition(" ")
