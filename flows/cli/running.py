@@ -10,7 +10,7 @@ import typer
 import wrapt
 
 from gristmill.flows.cli.app import Limit, RecipeArgument
-from gristmill.flows.cli.in_flow import in_flow, recipe_to_run
+from gristmill.flows.cli.in_flow import in_flow, recipe_to_run, warn_of_unread_urls
 from gristmill.flows.cli.results import run_parts
 from gristmill.flows.cli.terminal import print_texts
 from gristmill.flows.machine.settings import MachineSettings
@@ -116,8 +116,10 @@ def pretrain(name: RecipeArgument, limit: Limit = None, remake: Remake = None) -
 
 
 def _run(flow: str, name: str, limit: int | None = None, remake: list[str] | None = None) -> None:
+    recipe = recipe_to_run(name, limit)
+    warn_of_unread_urls(name, recipe)
     with remaking.remake(remake or ()):
-        run_flow(flow, name, recipe_to_run(name, limit), remake or ())
+        run_flow(flow, name, recipe, remake or ())
 
 
 def run_flow(flow: str, name: str, recipe: "Recipe", remake: Sequence[str] = ()) -> None:
