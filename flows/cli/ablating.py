@@ -9,7 +9,7 @@ import typer
 import wrapt
 
 from gristmill.flows.cli.app import Json, RecipeArgument
-from gristmill.flows.cli.in_flow import in_flow, recipe_to_run
+from gristmill.flows.cli.in_flow import in_flow, recipe_to_run, warn_of_unread_urls
 from gristmill.flows.cli.options import with_options
 from gristmill.flows.cli.results import decision_parts
 from gristmill.flows.cli.terminal import print_result, print_texts
@@ -100,6 +100,7 @@ def _checked(base: str, options: DecisionOptions) -> tuple["Recipe", "Arms", dic
     if options.tasks:
         sets = decision_tasks.task_sets(decision_tasks.tasks_folder(MachineSettings(), options.tasks))
     check_judges(MachineSettings(), [*compared.recipes.values()], options.clean, options.judge, tuple(sets))
+    warn_of_unread_urls(base, recipe)
     return recipe, compared, sets
 
 

@@ -12,6 +12,7 @@ from gristmill.flows.machine import limits
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.check import before_run
 from gristmill.flows.recipe.errors import RecipeError
+from gristmill.flows.recipe.first_look import unread_urls
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.recipe.shortages import shortages
 from gristmill.flows.recipe.variants import changed
@@ -41,6 +42,12 @@ def recipe_to_run(name: str, limit: int | None, settings: Sequence[str] = ()) ->
             raise
         finished.check_run(recipe, settings)  # the home may have the finished stages of deleted source files
     return recipe
+
+
+def warn_of_unread_urls(name: str, recipe: Recipe) -> None:
+    """Print what hosts are unknown for, before work that depends on hosts."""
+    for remark in unread_urls(recipe, MachineSettings()):
+        typer.echo(f"{name}: {remark}", err=True)
 
 
 def start_server_again() -> None:

@@ -10,7 +10,7 @@ import typer
 import wrapt
 
 from gristmill.flows.cli.app import Limit, RecipeArgument
-from gristmill.flows.cli.in_flow import in_flow, recipe_to_run
+from gristmill.flows.cli.in_flow import in_flow, recipe_to_run, warn_of_unread_urls
 from gristmill.flows.cli.options import with_options
 from gristmill.flows.cli.results import run_parts
 from gristmill.flows.cli.terminal import print_texts
@@ -129,8 +129,10 @@ def _run(
     remake: list[str] | None = None,
     changes: Changes = Changes(),  # noqa: B008
 ) -> None:
+    recipe = recipe_to_run(name, limit, changes.settings)
+    warn_of_unread_urls(name, recipe)
     with remaking.remake(remake or ()):
-        run_flow(flow, name, recipe_to_run(name, limit, changes.settings), remake or (), changes.settings)
+        run_flow(flow, name, recipe, remake or (), changes.settings)
 
 
 def run_flow(flow: str, name: str, recipe: "Recipe", remake: Sequence[str] = (), settings: Sequence[str] = ()) -> None:

@@ -1,6 +1,10 @@
-"""What the first records of a recipe's local files show before a run: unread files and dates."""
+"""What the first records of a recipe's local files show before a run: unread files, dates and URLs."""
 
+import re
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import wrapt
@@ -10,12 +14,18 @@ from gristmill.flows.recipe.recipe import Recipe
 from gristmill.storage import files
 from gristmill.tasks.documents.file_problems import error_sentence
 from gristmill.tasks.documents.step import Problem
-from gristmill.tasks.reading.formats.source import Files
+from gristmill.tasks.engine.options import current
+from gristmill.tasks.reading.formats.source import URL_NAMES, Columned, Files, named_column
 
 if TYPE_CHECKING:
     from gristmill.tasks.reading import shard as first_records
+    from gristmill.tasks.url import canonical
 else:
+    canonical = wrapt.lazy_import("gristmill.tasks.url.canonical")
     first_records = wrapt.lazy_import("gristmill.tasks.reading.shard")
+
+_ROWS = 64  # of a source's first file, which are looked at for URLs
+_URL = re.compile(r"(?:https?|ftp)://[^/\s]", re.IGNORECASE)
 
 
 def of_first_records(recipe: Recipe, settings: MachineSettings) -> tuple[list[Problem], list[str]]:
@@ -48,3 +58,38 @@ def _of_dates(name: str, column: str, first: "first_records.FirstRecords") -> It
         )
     elif not first.dates:
         yield f"sources.{name}.date_column: the first records have no date in {column}"
+
+
+def unread_urls(recipe: Recipe, settings: MachineSettings) -> Iterator[str]:
+    """Remarks on sources whose records have URLs in a column that nothing reads: all documents of such a file count as
+    of one host. No column is taken by its name alone: what a run makes does not depend on a look at a few records."""
+    for source in map(settings.placed, recipe.sources):
+        if not isinstance(source, Columned) or source.url_column is not None:
+            continue
+        if canonical.OWN in dict(source.read_columns.own):  # which is the host
+            continue
+        if not all(map(files.is_local, source.paths)):
+            continue
+        with suppress(OSError, ValueError, RuntimeError):  # what is wrong with the files is a finding
+            if column := _column_of_urls(source, recipe.extract.max_bytes):
+                yield (
+                    f"sources.{source.name}: the records have URLs in {column}, which are not read, so all documents "
+                    f"of a file count as one host; add `url_column: {column}` to the source"
+                )
+
+
+def _column_of_urls(source: Columned, max_bytes: int) -> str:
+    """The column of the first file with a usual name whose first values are URLs; "" if there is none."""
+    shards = source.shards()[:1]
+    if not shards:
+        return ""
+    every = replace(shards[0], columns=replace(source.read_columns, every=True, own=()))
+    read = islice(first_records.read(every, max_bytes, False, current().remote_io), _ROWS)
+    rows = [record.own for _, record in read if record.own]
+    names = dict.fromkeys(name for row in rows for name in row)
+    while column := named_column(URL_NAMES, [*names]):
+        values = [value for row in rows if isinstance(value := row.get(column), str) and value]
+        if values and all(map(_URL.match, values)):
+            return column
+        del names[column]
+    return ""

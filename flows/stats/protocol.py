@@ -328,7 +328,14 @@ def decide(
             candidates=len(candidates),
         )
     sentences = tuple(
-        replace(verdicts[arm], conditions=conditions, hosts=judged.effective_units, one_host=judged.alone)
+        replace(
+            verdicts[arm],
+            conditions=conditions,
+            hosts=judged.effective_units,
+            host_unit=judged.unit_name,
+            one_host=tuple(name for name in judged.alone if name not in judged.hostless),
+            hostless=tuple(name for name in judged.judged if name in judged.hostless),
+        )
         for arm in candidates
     )
     return Decision(base, tokens, protocol, sentences, tuple(losses), tuple(screening), conditions)

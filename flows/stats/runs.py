@@ -39,7 +39,8 @@ class EvaluationSet:
     names: of the sets. set_of: the set of each document, int (documents,). size: bytes of each document, int64
     (documents,). judged: the sets that count. cluster_of: the cluster of each document, int64 (documents,), numbers
     that are unique over all sets; documents of one cluster, as those of one host, are alike. By default every document
-    is a cluster of its own. ValueError if a judged set is unknown, or has under two documents.
+    is a cluster of its own. hostless: sets of documents whose host is unknown, whose clusters are files. ValueError if
+    a judged set is unknown, or has under two documents.
     """
 
     names: tuple[str, ...]
@@ -47,6 +48,7 @@ class EvaluationSet:
     size: np.ndarray
     judged: tuple[str, ...]
     cluster_of: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    hostless: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not len(self.cluster_of):
@@ -116,6 +118,14 @@ class EvaluationSet:
         (Kish, Survey Sampling, 1965)."""
         shares = np.bincount(np.unique(self.units, return_inverse=True)[1], weights=self.weights * self.size)
         return float(1 / (shares**2).sum())
+
+    @property
+    def unit_name(self) -> str:
+        """What the units of the judged sets are: hosts, files, or documents where each counts for itself."""
+        grouped = [name for name in self.judged if name not in self.alone]
+        if not grouped:
+            return "documents"
+        return "files" if set(grouped) <= set(self.hostless) else "hosts"
 
     @property
     def clustered(self) -> bool:

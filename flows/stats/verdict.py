@@ -130,9 +130,9 @@ class Verdict:
     large as this one with probability .8; None if no reasonable number would do, and `limited_by_documents` if more
     documents are needed, or if it would tell with a probability under a half, by what was seen and how unsure that is
     (`may_be_noise`; `power.chance_to_tell`). chance: the probability of a verdict that ended the decision before its
-    `most_pairs`, or None. first_pair: the number of its first pair. hosts: the effective number of
-    hosts of the evaluation documents; one_host: judged sets whose documents are all of one. conditions: None where
-    there is no model, as in a simulation.
+    `most_pairs`, or None. first_pair: the number of its first pair. hosts: the effective number of hosts of the
+    evaluation documents, or of what host_unit names in their place; one_host: judged sets whose documents are all of
+    one; hostless: those whose hosts are unknown. conditions: None where there is no model, as in a simulation.
     """
 
     candidate: str
@@ -154,7 +154,9 @@ class Verdict:
     chance: float | None = None
     most_pairs: int = 0
     hosts: float | None = None
+    host_unit: str = "hosts"
     one_host: tuple[str, ...] = ()
+    hostless: tuple[str, ...] = ()
     conditions: Conditions | None = None
     rank: int | None = None
     candidates: int = 1
@@ -216,10 +218,14 @@ class Verdict:
         if tested and self.conditions is not None and self.conditions.costs:
             sentences.append(self.conditions.costs)
         if tested and self.hosts is not None and self.hosts < FEW_HOSTS:
-            sentences.append(f"few hosts judge it: they count as {self.hosts:.0f} of equal weight")
+            sentences.append(f"few {self.host_unit} judge it: they count as {self.hosts:.0f} of equal weight")
         if tested and self.one_host:
             sets = " and ".join(f"`{name}`" for name in self.one_host)
             sentences.append(f"all documents of {sets} are from one host, so the verdict applies only to this host")
+        if tested and self.hostless:
+            sets = " and ".join(f"`{name}`" for name in self.hostless)
+            separate = ", so each document counts separately" if self.host_unit == "documents" else ""
+            sentences.append(f"the hosts of {sets} are unknown{separate}")
         if self.conditions is not None and not self.conditions.resampled:
             sentences.append("it applies to these training documents")
         return sentences

@@ -5,6 +5,8 @@ import os
 import re
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
@@ -147,6 +149,35 @@ def test_a_check_says_which_dates_it_cannot_read(folder, machine):
     recipe = "name: r\nsources:\n- {name: web, jsonl: [odd], date_column: day}\nsteps:\n- {step: content_dedup}\n"
     [remark] = check(written(folder, recipe), machine).remarks
     assert "1 of the first 2 dates in day could not be parsed, such as '01/02/2024'" in remark
+
+
+URLS = "name: r\nsources:\n- {name: web, %s}\nsteps:\n- {step: content_dedup}\n"
+
+
+@pytest.mark.parametrize("format", ["jsonl", "parquet"])
+def test_a_check_says_which_urls_are_not_read_and_its_remedy_works(format, folder, machine):
+    rows = [{"text": f"{n}", "url": f"{n}", "Link": f"https://h{n}.example/a"} for n in range(9)]
+    if format == "jsonl":
+        (folder / "urls").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    else:
+        pq.write_table(pa.Table.from_pylist(rows), folder / "urls")
+
+    def remarks(more: str = "") -> list[str]:
+        found = check(written(folder, URLS % f"{format}: [urls]{more}"), machine)
+        assert lines(found) == []
+        return list(found.remarks)
+
+    [remark] = remarks()  # `url` has no URLs
+    assert remark.startswith("sources.web: the records have URLs in Link, which are not read")
+    [remedy] = re.findall("`(.*?)`", remark)
+    assert remarks(f", {remedy}") == [] == remarks(", columns: {host: Link}")
+
+
+def test_records_without_urls_have_no_remark(folder, machine):
+    (folder / "urls").write_text(
+        '{"text": "a", "url": null, "link": "see below"}\n{"text": "b", "links": "http://a"}\n'
+    )
+    assert check(written(folder, URLS % "jsonl: [urls]"), machine).remarks == ()
 
 
 def test_what_no_recipe_is_has_one_line(folder, machine):

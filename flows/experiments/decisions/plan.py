@@ -394,11 +394,13 @@ def protocol_of(proxy: ProxyConfig, options: DecisionOptions) -> Protocol:
 
 
 def judged_by(evaluation: EvaluationSet) -> str:
-    """As "100 documents of 61 hosts of `clean`", or "300 right answers of `task:quiz`". Hosts are left out where each
+    """As "100 documents of 61 hosts of `clean`", or "300 right answers of `task:quiz`". Files take the place of hosts
+    that are unknown. Both are left out where each document counts separately: where all are of one, or each
     document is of another."""
     members = np.concatenate([evaluation.members(name) for name in evaluation.judged])
     hosts = len(np.unique(evaluation.cluster_of[members]))
-    of_hosts = f" of {hosts} host{'s' * (hosts > 1)}" * (hosts < len(members))
+    is_shown = evaluation.unit_name != "documents" and hosts < len(members)
+    of_hosts = f" of {hosts} {evaluation.unit_name[: None if hosts > 1 else -1]}" * is_shown
     what = "right answers" if all(name.startswith(TASK) for name in evaluation.judged) else "documents"
     return f"{len(members)} {what}{of_hosts} of {_listed([f'`{name}`' for name in evaluation.judged], 'and')}"
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from gristmill.flows.experiments.decisions.arm_data import ComparisonData
 from gristmill.flows.experiments.decisions.arm_settings import ArmSettings
@@ -144,7 +145,7 @@ def training_losses(result: ProxyResult) -> list[tuple[int, float]]:
 def evaluation_set(data: ComparisonData, judge: Sequence[str], tasks: DecisionTasks | None = None) -> EvaluationSet:
     """The evaluation documents and the right answers of tasks, in the order of every run's losses. `judge`: the sets
     that count, as for `judged_sets`, whose errors it raises."""
-    table = read(data.evaluation, ["set", "bytes", "host"])
+    table = read(data.evaluation, ["set", "bytes", "host", "record"])
     names = sets_of(data.evaluation)
     judged = judged_sets(names, judge, tasks.sets if tasks else ())
     numbers = {name: number for number, name in enumerate(names)}
@@ -152,11 +153,19 @@ def evaluation_set(data: ComparisonData, judge: Sequence[str], tasks: DecisionTa
     sizes = table["bytes"].to_numpy().astype(np.int64)
     _, hosts = np.unique(table["host"].to_numpy().astype(str), return_inverse=True)  # those of all sets together
     clusters = hosts.astype(np.int64)
+    known = set(table["set"].filter(_has_host(table)).to_pylist())
+    hostless = tuple(name for name in names if name not in known)
     if tasks is not None:
         set_of = np.concatenate([set_of, len(names) + tasks.set_of])
         clusters = np.concatenate([clusters, clusters.max() + 1 + np.arange(len(tasks.set_of))])
         names, sizes = (*names, *tasks.sets), np.concatenate([sizes, tasks.sizes])
-    return EvaluationSet(names, set_of, sizes, judged, clusters)
+    return EvaluationSet(names, set_of, sizes, judged, clusters, hostless)
+
+
+def _has_host(table: pa.Table) -> pa.ChunkedArray:
+    """Whether the host of a document is known: else it is the file that its record begins with, or "-" without one."""
+    files = pc.list_element(pc.split_pattern(table["record"], "\n", max_splits=1), 0)
+    return pc.and_(pc.not_equal(table["host"], files), pc.not_equal(table["host"], "-"))
 
 
 def decision_id(

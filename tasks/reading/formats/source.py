@@ -35,7 +35,7 @@ _TEXT = (
     *("text", "content", "body", "raw_content", "page_content", "contents", "article", "document", "passage"),
     *("plain_text", "raw_text", "maintext", "markdown", "story", "abstract"),
 )
-_URL = ("url", "uri", "source_url", "page_url", "link", "permalink", "target_uri", "warc_target_uri")
+URL_NAMES = ("url", "uri", "source_url", "page_url", "link", "permalink", "target_uri", "warc_target_uri")
 _ID = (
     "id",
     "doc_id",
@@ -92,7 +92,7 @@ def table_look(kind: str, values: Mapping[str, Sequence[Any]]) -> Look:
     lengths = {name: length for name, length in lengths.items() if length}
     if not lengths:
         return Look(None, trouble=f"no column with text; there are {', '.join(values) or 'none'}")
-    text = _named(_TEXT, lengths) or max(lengths, key=lambda name: lengths[name])
+    text = named_column(_TEXT, lengths) or max(lengths, key=lambda name: lengths[name])
     others = [
         name
         for name, column_values in values.items()
@@ -103,13 +103,13 @@ def table_look(kind: str, values: Mapping[str, Sequence[Any]]) -> Look:
         for name, column_values in values.items()
         if name != text and any(each is not None for each in column_values)
     ]
-    columns = Columns(text, _named(_URL, others), _named(_ID, others), _named(_DATE, dates))
+    columns = Columns(text, named_column(URL_NAMES, others), named_column(_ID, others), named_column(_DATE, dates))
     begun = tuple(value[:CHARACTERS] for value in values[text] if isinstance(value, str))
     others = [name for name in values if name not in columns.named]
     return Look(kind, columns, begun, others=tuple(others))
 
 
-def _named(names: Sequence[str], columns: Sequence[str] | Mapping[str, Any]) -> str | None:
+def named_column(names: Sequence[str], columns: Sequence[str] | Mapping[str, Any]) -> str | None:
     """The column with the likeliest name."""
     lower = {column.lower().replace("-", "_"): column for column in reversed([*columns])}
     return next((lower[name] for name in names if name in lower), None)

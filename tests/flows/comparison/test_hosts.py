@@ -1,10 +1,12 @@
 """Documents of one host are alike: variances by hosts, screening by hosts, and what is said of few of them."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from gristmill.flows.experiments.decisions.plan import judged_by
 from gristmill.flows.stats.crossed import Components, deviations, document_variance, fitted, interaction
 from gristmill.flows.stats.protocol import Protocol, decide
 from gristmill.flows.stats.runs import EvaluationSet, RunRequest
@@ -102,6 +104,21 @@ def test_a_set_of_one_host_is_judged_on_this_host():
     alone = replace(judged, cluster_of=np.arange(40))
     again = decide(Protocol(learning_rates=RATES), alone, "base", ["A", "B", "C"], TOKENS, runs, known)
     assert (again.verdicts[0].low, again.verdicts[0].high) == pytest.approx((first.low, first.high))
+
+
+def test_documents_of_unknown_hosts_are_not_said_to_be_of_one():
+    """A source without URLs in one file, and in six."""
+    one = replace(of_hosts(15, 1), hostless=("set0",))
+    (sentence,) = decide(Protocol(learning_rates=RATES), one, "base", ["A"], TOKENS, simulator(1, one)).sentences()
+    assert "the hosts of `set0` are unknown, so each document counts separately" in sentence
+    assert re.search(r"few documents judge it: they count as 1\d of equal weight", sentence)
+    assert judged_by(one) == "15 documents of `set0`"
+    files = replace(of_hosts(60, 6), hostless=("set0",))
+    (sentence,) = decide(Protocol(learning_rates=RATES), files, "base", ["A"], TOKENS, simulator(1, files)).sentences()
+    assert "few files judge it: they count as 5 of equal weight; the hosts of `set0` are unknown" in sentence
+    assert judged_by(files) == "60 documents of 6 files of `set0`"
+    assert judged_by(of_hosts(60, 6)) == "60 documents of 6 hosts of `set0`"
+    assert judged_by(of_hosts(60, 1)) == "60 documents of `set0`"
 
 
 def test_what_hosts_add_is_found_in_runs():

@@ -78,6 +78,15 @@ def test_evaluation_documents_and_tokenizer_are_those_of_both_recipes_in_either_
     assert sorted(taken) == ["1-web", "2-web"] and 0.5 < first / second < 2, "the same weight for both"
 
 
+def test_hosts_are_unknown_where_nothing_reads_the_urls(home, recipes):
+    base, other = recipes
+    [source] = other.sources
+    unread = source.model_copy(update={"name": "unread", "url_column": None})
+    both = other.model_copy(update={"sources": (*base.sources, unread)})
+    judged = evaluation_set(arm_data(home, {"both": both}, tokens=10**6, **PROXY), ["extracted"])
+    assert judged.names == ("unread", "web") and judged.hostless == ("unread",) == judged.alone
+
+
 def test_recipes_with_the_same_sources_have_the_data_of_one(home, recipes):
     base, _ = recipes
     alone = arm_data(home, {"base": base}, tokens=10**6, **PROXY)
