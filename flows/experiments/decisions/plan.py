@@ -136,7 +136,8 @@ def sees(
 class Plan:
     """`tokens`: of a run; `device`: what the runs are trained on, if its rate is known; `bank`: A/A pairs; `noise`:
     what was recorded of the proxy; `evaluation`: the documents that judge, or as many as are expected
-    (`expected_evaluation`) while there is no `data` yet; `fixed_tokens`: the budget was asked for."""
+    (`expected_evaluation`) while there is no `data` yet; `fixed_tokens`: the budget was asked for; `limit`: what the
+    tokens are limited by, if that is not the proxy."""
 
     arms: Arms
     protocol: Protocol
@@ -148,6 +149,7 @@ class Plan:
     evaluation: EvaluationSet
     data: ComparisonData | None = None
     fixed_tokens: bool = False
+    limit: str = ""
 
     @property
     def cost(self) -> Cost:
@@ -221,7 +223,8 @@ class Plan:
         looks = _listed(self.protocol.looks, "or")
         yield (
             f"proxy: {self.proxy.name}, {self.parameters:,} parameters; each run {self.tokens:,} "
-            f"tokens{'' if self.data else ' at most'}; learning rates {rates}; interim analyses after {looks} pairs"
+            f"tokens{'' if self.data else ' at most'}{self.limit}; learning rates {rates}; interim analyses after "
+            f"{looks} pairs"
         )
         count = len(self.arms.candidates)
         if (tested := self.protocol.tested(count)) < count:
@@ -241,12 +244,13 @@ class Plan:
     def _time(self) -> str:
         if self.device is None:
             return "their time on this machine is unknown until `--plan` has measured it"
-        time = time_of(self.device, self.proxy, self.tokens, self.cost.runs)
+        time = time_of(self.device, self.proxy, self.tokens, self.cost.runs, evaluated_tokens(self.evaluation))
         least = "at least " if self.device.bound else ""
         money = "" if not self.device.price else f", for {least}{time.money[0]:,.2f} to {time.money[1]:,.2f}"
         low, high = (duration(3600 * hours) for hours in time.hours)
         return (
-            f"{self.device.at_once} at once, {least}{duration(time.run)} each "
+            f"{self.device.at_once} at once, {least}{duration(time.run)} each, of which "
+            f"{duration(time.besides)} are start, evaluation and end "
             f"({run_flops(self.proxy, self.tokens):.2e} floating-point operations; {self.device.said}), so "
             f"{least}{low} to {high}{money}, without the corpora of the candidates"
         )
@@ -297,6 +301,17 @@ def planned(
         evaluation=expected_evaluation([*compared.recipes.values()], small, options.clean, options.judge, tasks),
         fixed_tokens=options.tokens is not None,
     )
+
+
+# Of documents that are not drawn yet: of English web pages, whose first 8,000 characters are evaluated.
+DOCUMENT_BYTES, TOKEN_BYTES = 3_000, 3.0
+
+
+def evaluated_tokens(evaluation: EvaluationSet) -> int:
+    """Tokens of the documents that a run is evaluated on, roughly. The sizes of documents that are only expected are
+    one byte (`expected_evaluation`)."""
+    known = int(evaluation.size.sum())
+    return round((known if known > len(evaluation.size) else DOCUMENT_BYTES * known) / TOKEN_BYTES)
 
 
 def expected_evaluation(
