@@ -63,7 +63,7 @@ def test_runs_of_workers_have_the_bytes_of_local_ones_though_two_of_three_die(co
         assert written(home) == written(tmp_path / "local")
         (again,) = train_proxies(ours, given[:1])
         assert again.reused
-    assert sent == [(6, sent[0][1])] and sent[0][1] < 2_000
+    assert all(size < 2_000 for _, size in sent)
     assert ranks(tmp_path) == []
 
 
