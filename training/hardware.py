@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from pydantic import Field
@@ -16,7 +17,7 @@ DEVICE_HOURS = 54 * 24 * 16_384 / 419
 
 
 class RateRequest(CheckedSettings):
-    """What `gristmill.training.run.rate` trains a few steps of."""
+    """What `gristmill.training.run.rate` trains in a short run."""
 
     model: ModelConfig
     training: TrainingConfig
@@ -25,11 +26,16 @@ class RateRequest(CheckedSettings):
 
 
 class MeasuredRate(CheckedSettings):
-    """What it answers: floating-point operations a second of training in one process on `device`; `bound`: at most."""
+    """What it answers: floating-point operations a second of training in one process on `device`; `bound`: at most, and
+    nothing else was measured. `start_seconds`: what a run takes besides its steps and its evaluation; `import_seconds`:
+    until its process has loaded what it needs; `evaluated`: tokens a second of an evaluation."""
 
     flops: float = Field(gt=0)
     bound: bool
     device: str
+    start_seconds: float = Field(default=0, ge=0)
+    import_seconds: float = Field(default=0, ge=0)
+    evaluated: float = Field(default=0, ge=0)
 
 
 @dataclass(frozen=True)
@@ -66,6 +72,32 @@ DATA_SHEETS = {
 # Share of the data sheet's rate that training reaches: of dense models of 100 million parameters and more, compiled, on
 # an H100, .40 to .55, as docs/explanation/training.md measured.
 MFU = 0.4
+
+
+# Measured shares of the data sheet's rate: parameters, share, device. `gristmill.training` on one GPU, compiled, by
+# tests.benchmarks.gpu_training: docs/explanation/training.md, "Speed on a GPU", and the same program on one H100.
+MEASURED_MFU = (
+    (124e6, 0.413, "H200"),
+    (124e6, 0.421, "H100"),
+    (350e6, 0.393, "H100"),
+    (1.3e9, 0.541, "H200"),
+    (1.3e9, 0.546, "H100"),
+)
+MFU_RANGE = 2.0  # a model so many times as large or as small as one that was measured is taken to reach its share
+# Seconds of a run besides its steps on a GPU that is not here: the first run of `3m` took as long on one H200, with
+# an empty compile cache (docs/explanation/training.md). No other start on a GPU was recorded.
+GPU_RUN_SECONDS = 45.0
+
+
+def measured_mfu(device_name: str, parameters: int) -> float | None:
+    """The measured share of a device's data sheet for a model of about so many parameters; None without a record."""
+    name = device_name.lower()
+    near = [
+        (abs(math.log(parameters / size)), share)
+        for size, share, device in MEASURED_MFU
+        if device.lower() in name and max(parameters / size, size / parameters) <= MFU_RANGE
+    ]
+    return min(near)[1] if near else None
 
 
 def data_sheet(device_name: str) -> DataSheet | None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from gristmill.flows.experiments.decisions import ablate as ablation
     from gristmill.flows.experiments.decisions import arm_settings, noise, report
     from gristmill.flows.experiments.decisions import device as decision_device
+    from gristmill.flows.experiments.decisions import expected as decision_expected
     from gristmill.flows.experiments.decisions import page as decision_page
     from gristmill.flows.experiments.decisions import plan as decision_plan
     from gristmill.flows.experiments.decisions import tasks as decision_tasks
@@ -34,6 +35,7 @@ else:
     ablation = wrapt.lazy_import("gristmill.flows.experiments.decisions.ablate")
     arm_settings = wrapt.lazy_import("gristmill.flows.experiments.decisions.arm_settings")
     decision_device = wrapt.lazy_import("gristmill.flows.experiments.decisions.device")
+    decision_expected = wrapt.lazy_import("gristmill.flows.experiments.decisions.expected")
     decision_page = wrapt.lazy_import("gristmill.flows.experiments.decisions.page")
     report = wrapt.lazy_import("gristmill.flows.experiments.decisions.report")
     noise = wrapt.lazy_import("gristmill.flows.experiments.decisions.noise")
@@ -75,15 +77,14 @@ def _print_plan(base: str, options: DecisionOptions, other: OtherDevice) -> None
     has_judge = bool(options.clean or options.judge)
     options = options if has_judge else replace(options, judge=[EXTRACTED])
     _, compared, sets = _checked(base, options)
-    size = None
-    if options.tokenizer:
-        size = vocabulary(tokenizer_at(MachineSettings(), options.tokenizer, "tokenizer"))
+    file = tokenizer_at(MachineSettings(), options.tokenizer, "tokenizer") if options.tokenizer else None
     device = (
         partial(decision_device.named, other)
         if other.device
         else partial(decision_device.measured, MachineSettings(), price=other.price)
     )
-    print_texts(decision_plan.planned(compared, options, device, sets, size).lines())
+    expected = decision_plan.planned(compared, options, device, sets, None if file is None else vocabulary(file))
+    print_texts(decision_expected.expected(MachineSettings(), expected, options, file).lines())
     if not has_judge:
         print_texts([without_judge(set_names([*compared.recipes.values()], None))])
 

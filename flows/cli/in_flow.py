@@ -34,13 +34,13 @@ def recipe_to_run(name: str, limit: int | None, settings: Sequence[str] = ()) ->
     recipe = changed(load(name), settings)
     if limit is not None:
         recipe = recipe.model_copy(update={"limit": limit})
-    settings = MachineSettings()
+    machine = MachineSettings()
     try:
-        before_run(recipe, settings)
+        before_run(recipe, machine)
     except RecipeError:
-        if any(shortages(recipe, settings)):  # stages cannot be looked up without their packages
+        if any(shortages(recipe, machine)):  # stages cannot be looked up without their packages
             raise
-        finished.check_run(recipe, settings)  # the home may have the finished stages of deleted source files
+        finished.check_run(recipe, machine)  # the home may have the finished stages of deleted source files
     return recipe
 
 

@@ -43,7 +43,7 @@ class MachineSettings(BaseSettings):
     executor: Literal["serial", "threads", "local", "dask", "kubernetes", "slurm"] = Field(
         "local",
         description="`local`: Dask processes on this machine; `dask`: the cluster at dask_address; `kubernetes`, "
-        "`slurm`: a cluster for this run, configured by `cluster`",
+        "`slurm`: a cluster for this run, configured by `cluster`; the last three also train proxy models",
     )
     workers: int = Field(
         0, ge=0, description="number of worker processes; 0: one per core, but `kubernetes` and `slurm` need a number"
@@ -85,7 +85,8 @@ class MachineSettings(BaseSettings):
     proxy_runs: int = Field(
         0,
         ge=0,
-        description="number of proxy models to train at the same time; 0: one per GPU, or one per core without a GPU",
+        description="number of proxy models to train at the same time on this machine; 0: one per GPU, or one per core "
+        "without a GPU; a cluster trains one per worker thread",
     )
     log_format: Literal["text", "json"] = Field(
         "text", description="format of the log; `json`: JSON Lines with run, recipe, stage, phase and shard"

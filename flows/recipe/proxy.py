@@ -76,7 +76,10 @@ class ProxyConfig(Settings):
         if not isinstance(values, Mapping):
             return values
         if "nodes" in values:
-            sentence = f"is {values['nodes']!r}, but each proxy run uses one machine; remove it, and set `processes`"
+            sentence = (
+                f"is {values['nodes']!r}, but each proxy run uses one machine; remove it, set `processes` for several "
+                "GPUs of a machine, and GRISTMILL_EXECUTOR to train several runs on several machines"
+            )
             raise ContradictionError([(("nodes",), sentence)])
         training = values.get("training") or {}
         if isinstance(training, TrainingConfig):

@@ -32,7 +32,7 @@ from gristmill.tasks.engine.stage_jobs import StageJobs
 from gristmill.training.config import CHECKPOINTS, DOCUMENT_LOSSES, TRAINING_VERSION, RunConfig, TrainingConfig
 from gristmill.training.model_config import ModelConfig
 from gristmill.training.run import launch
-from gristmill.training.run.preloaded import preloaded
+from gristmill.training.run.preloaded import kept, preloaded
 
 SECONDS = "seconds.json"
 METRICS = "metrics.jsonl"  # with times
@@ -154,7 +154,8 @@ def distant_spec(home: str, proxies: Sequence[ProxyConfig], asked: DistantRun, s
     name, key, folder = asked.mixture
     mixture = StageResult(name, key, folder, {"contents": asked.contents}, reused=True)
     run = ProxyRun(proxy=proxies[asked.proxy], mixture=mixture, **asked.more)
-    return proxy_spec(MachineSettings(home=home), run, slot)
+    address = kept(tuple(ENVIRONMENT.items())) if run.proxy.processes == 1 else ""
+    return proxy_spec(MachineSettings(home=home), run, slot, address)
 
 
 def proxy_spec(settings: MachineSettings, run: ProxyRun, slot: int, address: str = "") -> StageSpec:

@@ -62,7 +62,7 @@ def prepare(given: argparse.Namespace) -> None:
                     place = f"{name}-{arm}-{rate:g}-{pair}"
                     runs.append({"proxy": name, "arm": arm, "rate": rate, "pair": pair, "place": place})
                     runs[-1] |= {"mixture": mixture.name, "record": record.model_dump(mode="json")}
-                    for folder in (mixture, *_named(mixture)):
+                    for folder in (mixture, *named_stages(mixture)):
                         shutil.copytree(folder, given.folder / folder.name, dirs_exist_ok=True)
 
     prepared(given.recipes[0])
@@ -70,7 +70,7 @@ def prepare(given: argparse.Namespace) -> None:
     print(f"{len(runs)} runs of {runs[0]['record']['training']['steps']} steps")
 
 
-def _named(mixture: Path) -> list[Path]:
+def named_stages(mixture: Path) -> list[Path]:
     """The folders of the stages whose files a mixture names."""
     manifest = checked_json.read(str(mixture / "mixture.json"))
     entries = [manifest["tokenizer"]]

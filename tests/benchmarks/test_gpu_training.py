@@ -7,9 +7,13 @@ import re
 
 import pytest
 
+from gristmill.flows.experiments.decisions.noise import fit_noise
+from gristmill.flows.recipe.proxy import load_proxy
+from gristmill.flows.stages.proxy import run_record
+from gristmill.flows.stats.protocol import requests
 from gristmill.training.config import TrainingConfig
 from gristmill.training.model_config import ModelConfig
-from tests.benchmarks import gpu_ranks, gpu_training
+from tests.benchmarks import gpu_noise, gpu_ranks, gpu_training
 
 # What the script asks of nanoGPT's model.py: the classes, their arguments, and what they return.
 PEER = """
@@ -96,3 +100,75 @@ def test_ranks_of_runs_that_were_made_ready(tmp_path, capsys):
     said = capsys.readouterr().out
     rows = re.findall(r"\| text \| p \| 0.01 \| (\w) \| (\d\.\d+) \| 0\.0000 \|", said)
     assert [arm for arm, _ in rows] == ["a", "b"] and rows[0][1] == rows[1][1], "equal runs have equal losses"
+
+
+def ready_for_noise(folder, proxies, pairs: int, vocabulary: int) -> None:
+    """What `prepare` leaves, of a planted text."""
+    write_text(folder / "text.txt")
+    (folder / "mixture-0").mkdir()
+    gpu_training.prepared(folder / "text.txt", folder / "mixture-0", vocabulary)
+    runs = []
+    for name, proxy in proxies.items():
+        for one in requests("a", range(1, pairs + 1), proxy.learning_rates, proxy.tokens):
+            record = run_record(proxy, one.tokens, one.learning_rate, one.pair, one.salt).model_dump(mode="json")
+            place = f"{proxy.name}-{one.pair}-{one.learning_rate:g}-{one.salt}"
+            runs.append(vars(one) | {"place": place, "proxy": name, "record": record})
+            runs[-1] |= {"mixture": ["mixture", "0", "planted"], "vocabulary": vocabulary}
+    runs.sort(key=lambda run: run["pair"])
+    (folder / gpu_noise.RUNS).write_text(json.dumps(runs))
+
+
+@pytest.mark.slow
+def test_pairs_in_two_calls_are_what_the_noise_is_fitted_to(tmp_path, capsys):
+    """The first call has no time, and the second a torn line of another: each run is trained once, and all count."""
+    proxy = load_proxy(
+        {
+            "name": "tiny",
+            "vocab_size": 512,
+            "model": {"dim": 32, "layers": 1, "heads": 2, "seq_len": 64},
+            "training": {"batch": 2, "warmup_steps": 1},
+            "tokens": 512,
+            "learning_rates": [0.003, 0.01],
+        }
+    )
+    (tmp_path / "tiny.yaml").write_text(json.dumps(proxy.model_dump(mode="json")))
+    ready_for_noise(tmp_path, {str(tmp_path / "tiny.yaml"): proxy}, 2, 512)
+
+    def train(number: int, *more: str) -> int:
+        results = f"{tmp_path}/results-{number}.jsonl"
+        return gpu_noise.main(["train", str(tmp_path), "--at-once", "2", "--results", results, *more])
+
+    assert train(1, "--seconds", "0") == 0 and not gpu_noise.finished(tmp_path)
+    assert train(1) == 0 and len(gpu_noise.finished(tmp_path)) == 8
+    whole = (tmp_path / "results-1.jsonl").read_text()
+    (tmp_path / "results-1.jsonl").write_text(whole[:-20])
+    assert len(gpu_noise.finished(tmp_path)) == 7 and train(2) == 0
+    assert len((tmp_path / "results-2.jsonl").read_text().splitlines()) == 1 and len(gpu_noise.finished(tmp_path)) == 8
+    assert gpu_noise.main(["collect", str(tmp_path)]) == 0
+    assert re.search(r"\| .*tiny.yaml \| 8 \| ", capsys.readouterr().out)
+    noise = fit_noise(str(tmp_path / "home"), proxy, "a test")
+    assert (noise.tokens, noise.mixtures, noise.degrees) == (512, 1, 1) and noise.components.level > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["3m", "15m"])
+def test_50_steps_of_the_proxies_for_a_gpu(tmp_path, name):
+    """Of one sequence each: a whole batch takes a core minutes."""
+    proxy = load_proxy(name)
+    ready_for_noise(tmp_path, {name: proxy}, 1, 512)
+    runs = json.loads((tmp_path / gpu_noise.RUNS).read_text())[:1]
+    (tmp_path / gpu_noise.RUNS).write_text(json.dumps(runs))
+    given = [
+        "train",
+        str(tmp_path),
+        "--steps",
+        "50",
+        "--seconds",
+        "3000",
+        "--results",
+        str(tmp_path / "results-1.jsonl"),
+    ]
+    assert gpu_noise.main(given) == 0
+    [one] = gpu_noise.finished(tmp_path).values()
+    assert one["tokens"] == 50 * proxy.model.seq_len and 0 < one["start"] < one["seconds"]
+    assert all(bits > 0 for bits in one["losses"]["bits"])

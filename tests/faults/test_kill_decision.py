@@ -3,10 +3,13 @@ is the same."""
 
 import copy
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 
 import mlflow
@@ -15,6 +18,7 @@ import pytest
 import yaml
 
 from gristmill.storage import checked_json
+from tests import dask_workers, slurm_server
 
 pytestmark = pytest.mark.slow
 
@@ -50,10 +54,11 @@ def given(runs, crawl) -> tuple[str, str]:
     return str(runs.write(recipe)), str(proxy)
 
 
-def start(runs, home: str, given: tuple[str, str]) -> subprocess.Popen:
+def start(runs, home: str, given: tuple[str, str], more: Mapping[str, str] | None = None, **settings: str):
+    """`settings`: of the machine; `more`: variables of the process."""
     log = open(runs.folder / f"{home}.log", "a")
     command = [sys.executable, "-c", SCRIPT, *given]
-    environment = runs.environment(home, executor="threads")
+    environment = runs.environment(home, **{"executor": "threads"} | settings) | dict(more or {})
     return subprocess.Popen(command, env=environment, cwd=runs.folder, stdout=log, stderr=log)
 
 
@@ -69,6 +74,21 @@ def decision(home: Path) -> dict:
 def trained(home: Path) -> dict[str, int]:
     """Finished runs, and when they ended."""
     return {path.parent.name: path.stat().st_mtime_ns for path in home.glob("stages/proxy-*/manifest.json")}
+
+
+def written(home: Path) -> dict[str, bytes]:
+    """What the manifests of the runs answer for."""
+    names = ("document_losses.parquet", "metrics.jsonl", "model.safetensors", "manifest.json")
+    paths = [path for name in names for path in home.glob(f"stages/proxy-*/{name}")]
+    return {f"{path.parent.name}/{path.name}": path.read_bytes() for path in paths}
+
+
+def begun(home: Path) -> dict[str, int]:
+    """How often each run has begun to train."""
+    return {
+        path.parent.name: sum(line.startswith("step  1/") for line in path.read_text().splitlines())
+        for path in home.glob("stages/proxy-*/training.log")
+    }
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +137,64 @@ def test_two_at_once_make_one_decision(runs, given, whole):
     assert [process.wait() for process in both] == [0, 0], runs.log("twice")
     assert decision(home) == whole
     assert runs.log("twice").splitlines().count(whole["verdicts"][0]["sentence"]) == 2
+    assert set(begun(home).values()) == {1}, "no run is trained by both"
+    assert written(home) == written(runs.home("decision"))
     client = mlflow.MlflowClient(f"sqlite:///{home}/mlflow.db")
     found = client.search_runs([client.get_experiment_by_name("killed").experiment_id], max_results=1000)
     assert len(found) == 1 + len(trained(home)) and {run.info.status for run in found} == {"FINISHED"}
+
+
+def test_workers_make_the_same_decision_though_two_of_three_die(runs, given, whole, tmp_path):
+    """Each is killed when it trains a run. The third takes over both."""
+    home = runs.home("workers")
+    with dask_workers.cluster(tmp_path / "cluster", 3) as cluster:
+        process = start(runs, "workers", given, executor="dask", dask_address=cluster.address)
+        for victim in ("w0", "w1"):
+            while not trains(cluster, victim):
+                assert process.poll() is None, runs.log("workers")
+                time.sleep(0.02)
+            cluster.workers[victim].kill()
+        assert process.wait() == 0, runs.log("workers")
+    assert decision(home) == whole
+    assert written(home) == written(runs.home("decision"))
+
+
+def trains(cluster: dask_workers.Cluster, worker: str) -> bool:
+    """Whether a worker has a process whose output is the log of a run."""
+    for process in cluster.runs(worker):
+        try:
+            if os.readlink(f"/proc/{process.pid}/fd/1").endswith("training.log"):
+                return True
+        except OSError:  # it has just ended
+            continue
+    return False
+
+
+SBATCH = """#!/bin/sh
+setsid sh "$1" > /dev/null 2>&1 &
+echo "Submitted batch job $!"
+"""
+SCANCEL = """#!/bin/sh
+kill -- "-$1"
+"""
+
+
+def test_jobs_of_slurm_make_the_same_decision(runs, given, whole, tmp_path):
+    """With a stand-in for its commands: a job is a session of processes on this machine."""
+    if find_spec("dask_jobqueue") is None:
+        pytest.skip("dask-jobqueue is not installed")
+    for name, script in (("sbatch", SBATCH), ("scancel", SCANCEL)):
+        (tmp_path / name).write_text(script)
+        (tmp_path / name).chmod(0o755)
+    assert shutil.which("setsid"), "util-linux has it"
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    template = str(slurm_server.template(tmp_path))
+    process = start(runs, "slurm", given, {"PATH": path}, executor="slurm", cluster=template)
+    assert process.wait() == 0, runs.log("slurm")
+    home = runs.home("slurm")
+    assert decision(home) == whole
+    assert written(home) == written(runs.home("decision"))
+    until = time.monotonic() + 60
+    while any(str(tmp_path) in " ".join(each.cmdline()) for each in psutil.process_iter() if each.is_running()):
+        assert time.monotonic() < until, "no worker stays"
+        time.sleep(0.2)

@@ -12,18 +12,22 @@ sends no code. Linux alone.
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import json
 import logging
 import os
+import queue
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 
 from gristmill.training.run import launch
 from gristmill.training.run.deathsig import PARENT, die_with_parent
@@ -66,6 +70,36 @@ def preloaded(environment: Mapping[str, str]) -> Iterator[str]:
         finally:
             process.kill()
             process.wait()
+
+
+@cache
+def kept(environment: tuple[tuple[str, str], ...]) -> str:
+    """The address of such a process that lives as long as this one; "" as for `preloaded`. `environment`: names and
+    values."""
+    addresses: queue.SimpleQueue[str | BaseException] = queue.SimpleQueue()
+    ended = threading.Event()
+
+    def keep() -> None:
+        try:
+            with preloaded(dict(environment)) as address:
+                addresses.put(address)
+                ended.wait()
+        except BaseException as error:
+            addresses.put(error)
+
+    # a thread that lives on, since what it starts would die with it
+    thread = threading.Thread(target=keep, name="preloaded", daemon=True)
+    thread.start()
+
+    def end() -> None:
+        ended.set()
+        thread.join()
+
+    atexit.register(end)
+    answer = addresses.get()
+    if isinstance(answer, BaseException):
+        raise answer
+    return answer
 
 
 def serve(door: socket.socket) -> None:

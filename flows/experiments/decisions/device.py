@@ -1,14 +1,18 @@
 """How long runs of a proxy take and what they cost, on the device at hand or on one that is named.
 
-The rate of this machine is measured by a few steps when somebody asks for it, and kept for the proxy and the device.
-Of a device that one cannot see it is a share of what its data sheet promises (MFU).
+The rate of this machine, and what a run takes besides its steps, are measured by short runs when somebody asks for
+them, and kept for the proxy and the device. Of a device that one cannot see it is a share of what its data sheet
+promises (MFU).
 """
 
 import json
 import os
 import platform
+import statistics
 import subprocess
 import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,10 +23,19 @@ import wrapt
 from gristmill.flows.experiments.decisions.options import OtherDevice
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.proxy import ProxyConfig
-from gristmill.flows.stages.proxy import ENVIRONMENT, at_once, gpus
+from gristmill.flows.stages.proxy import ENVIRONMENT, at_once, devices_of, gpus
 from gristmill.storage import checked_json, files
+from gristmill.tasks.engine import clusters
 from gristmill.tasks.engine.code_version import releases
-from gristmill.training.hardware import MeasuredRate, RateRequest, asked_sheet
+from gristmill.training.hardware import (
+    GPU_RUN_SECONDS,
+    MFU,
+    MeasuredRate,
+    RateRequest,
+    asked_sheet,
+    data_sheet_flops,
+    measured_mfu,
+)
 from gristmill.training.run.launch import environment_of
 
 if TYPE_CHECKING:
@@ -30,15 +43,18 @@ if TYPE_CHECKING:
 else:
     decoder = wrapt.lazy_import("gristmill.training.decoder")
 
-# Of a run of the proxy `small`: its start, evaluation and end. A larger one has more to evaluate.
-START_SECONDS = 2.0
+SMALL = 60e6  # parameters; models below were not measured, and are too small to fill a GPU
+# A run reads the evaluation documents twice: for the losses by set, and for those by document.
+EVALUATIONS = 2
+RATES = 2  # the version of what is stored of a machine; 2: the start, and the rate of the evaluation
 
 
 @dataclass(frozen=True)
 class Device:
     """`said`: what it is, and where the rate comes from; `flops`: floating-point operations a second that one process
     trains with; `at_once`: runs of the proxy at the same time; `count`: devices that are paid for, at `price` an hour
-    each, 0 for not known; `bound`: the rate is one that training does not reach."""
+    each, 0 for not known; `bound`: the rate is one that training does not reach; `start`: seconds of a run besides its
+    steps and its evaluation; `evaluated`: tokens a second of an evaluation, 0: not known."""
 
     said: str
     flops: float
@@ -46,23 +62,32 @@ class Device:
     count: int = 1
     price: float = 0.0
     bound: bool = False
+    start: float = 0.0
+    evaluated: float = 0.0
 
 
 @dataclass(frozen=True)
 class Time:
-    """`run`: seconds of one; `hours`: of the fewest and of the most runs, on all devices; `money`: likewise."""
+    """`run`: seconds of one, of which `besides` are not spent on its steps; `hours`: of the fewest and of the most
+    runs, on all devices; `money`: the same."""
 
     run: float
+    besides: float
     hours: tuple[float, float]
     money: tuple[float, float]
 
 
-def time_of(device: Device, proxy: ProxyConfig, tokens: int, runs: tuple[int, int]) -> Time:
-    """Of so many runs, of so many tokens each."""
-    seconds = START_SECONDS + run_flops(proxy, tokens) / (device.flops * proxy.processes)
+def time_of(device: Device, proxy: ProxyConfig, tokens: int, runs: tuple[int, int], evaluated: int = 0) -> Time:
+    """Of so many runs, of so many tokens each, which are evaluated on so many tokens. A forward pass is a third of a
+    step, where the rate of evaluations is not known."""
+    rate = device.flops * proxy.processes
+    read = EVALUATIONS * evaluated
+    evaluation = read / (device.evaluated * proxy.processes) if device.evaluated else run_flops(proxy, read) / 3 / rate
+    besides = device.start + evaluation
+    seconds = besides + run_flops(proxy, tokens) / rate
     low, high = (-(-count // device.at_once) * seconds / 3600 for count in runs)
-    rate = device.count * device.price
-    return Time(seconds, (low, high), (low * rate, high * rate))
+    price = device.count * device.price
+    return Time(seconds, besides, (low, high), (low * price, high * price))
 
 
 def run_flops(proxy: ProxyConfig, tokens: int) -> float:
@@ -73,21 +98,34 @@ def run_flops(proxy: ProxyConfig, tokens: int) -> float:
 def named(other: OtherDevice, proxy: ProxyConfig) -> Device:
     """Devices that this machine does not have. Raises ValueError for a name that no data sheet is known of, for an MFU
     that is no share, and for fewer devices than a run has processes."""
-    peak, devices = asked_sheet(other.device, other.mfu).flops, other.devices
+    parameters = proxy.model.parameters(proxy.vocab_size)
+    reached = measured_mfu(other.device, parameters)
+    mfu = next(share for share in (other.mfu, reached, MFU) if share is not None)
+    peak, devices = asked_sheet(other.device, mfu).flops, other.devices
     if devices < proxy.processes:
         raise ValueError(
             f"--devices {devices}: a run of the proxy {proxy.name} has {proxy.processes} processes, with one "
             "device each; give at least as many, or lower its `processes`"
         )
-    description = f"{devices} {other.device} at {other.mfu:.0%} of the {peak / 1e12:,.1f} TFLOP/s of its data sheet"
-    return Device(description, other.mfu * peak, devices // proxy.processes, devices, other.price)
+    if other.mfu is None and reached is not None:
+        source = ", as measured with a model of about this size"
+    else:
+        source = ", which is assumed: the rate of this model was not measured there"
+        if parameters < SMALL:
+            source += ", and small models reach far less (docs/explanation/training.md)"
+    description = f"{devices} {other.device} at {mfu:.0%} of the {peak / 1e12:,.1f} TFLOP/s of its data sheet{source}"
+    description += f"; a start of {GPU_RUN_SECONDS:g} s, as the first run of `3m` had on an H200"
+    bound = reached is None and parameters < SMALL
+    at_once, start = devices // proxy.processes, GPU_RUN_SECONDS
+    return Device(description, mfu * peak, at_once, devices, other.price, bound, start)
 
 
 def measured(settings: MachineSettings, proxy: ProxyConfig, price: float = 0.0) -> Device:
-    """This machine, measured now if it was not yet. Raises RuntimeError for a proxy that cannot be trained here."""
+    """This machine, measured now if it was not yet, with as many runs at once as a decision has. Raises RuntimeError
+    for a proxy that cannot be trained here."""
     path = _kept(settings, proxy)
     if not path.is_file():
-        checked_json.write(str(path), _measure(proxy).model_dump(mode="json"))
+        checked_json.write(str(path), _measure(settings, proxy).model_dump(mode="json"))
     return _device(settings, proxy, path, price)
 
 
@@ -101,7 +139,15 @@ def _device(settings: MachineSettings, proxy: ProxyConfig, path: Path, price: fl
     rate = MeasuredRate.model_validate(checked_json.read(str(path)))
     how = "at most, measured with matrix products" if rate.bound else "measured"
     description = f"{rate.device} of this machine, {rate.flops / 1e9:,.1f} GFLOP/s {how}"
-    return Device(description, rate.flops, at_once(settings, proxy.processes), len(gpus()) or 1, price, rate.bound)
+    if not rate.bound and (peak := data_sheet_flops(rate.device)):
+        description += f", {rate.flops / peak:.2%} of its data sheet"
+    runs = at_once(settings, proxy.processes)
+    if settings.executor in clusters.DISTANT:
+        runs = settings.workers or runs
+        description += "; workers of the cluster are taken to be as fast"
+    # one process is forked from one that has loaded all
+    start = rate.start_seconds + (rate.import_seconds if proxy.processes > 1 or sys.platform != "linux" else 0.0)
+    return Device(description, rate.flops, runs, len(gpus()) or 1, price, rate.bound, start, rate.evaluated)
 
 
 def _request(proxy: ProxyConfig) -> RateRequest:
@@ -111,24 +157,46 @@ def _request(proxy: ProxyConfig) -> RateRequest:
 def _kept(settings: MachineSettings, proxy: ProxyConfig) -> Path:
     """Where the rate of a proxy on this machine is, or will be: the file is named by all that decides it."""
     machine = [platform.node(), platform.machine(), str(os.cpu_count()), os.environ.get("CUDA_VISIBLE_DEVICES", "")]
-    whole = [_request(proxy).model_dump_json(), *machine, *releases(("torch",)).values()]
+    machine.append(str(at_once(settings, proxy.processes)))
+    whole = [str(RATES), _request(proxy).model_dump_json(), *machine, *releases(("torch",)).values()]
     return Path(settings.local_folder) / "rates" / f"{files.digest(json.dumps(whole).encode())}.json"
 
 
-def _measure(proxy: ProxyConfig) -> MeasuredRate:
-    with TemporaryDirectory(prefix="gristmill-") as folder:
+def _measure(settings: MachineSettings, proxy: ProxyConfig) -> MeasuredRate:
+    """The mean of as many processes as a decision has at once, since they share memory, caches and GPUs."""
+    count = at_once(settings, proxy.processes) * proxy.processes
+    devices = [devices_of(slot, 1, gpus()) for slot in range(count)]
+    if gpus():
+        _short_runs(proxy, devices[:1])  # compiles for all later runs
+    rates = _short_runs(proxy, devices)
+    numbers = ("flops", "start_seconds", "import_seconds", "evaluated")
+    means = {name: statistics.mean(getattr(rate, name) for rate in rates) for name in numbers}
+    return MeasuredRate(bound=any(rate.bound for rate in rates), device=rates[0].device, **means)
+
+
+def _short_runs(proxy: ProxyConfig, devices: Sequence[str]) -> list[MeasuredRate]:
+    """What is measured by a process on each of the devices, all at once."""
+    with TemporaryDirectory(prefix="gristmill-") as folder, ExitStack() as running:
         request = f"{folder}/request.json"
         checked_json.write(request, _request(proxy).model_dump(mode="json"))
-        done = subprocess.run(
-            [sys.executable, "-m", "gristmill.training.run.rate", request],
-            env=environment_of(1, "") | ENVIRONMENT,
-            capture_output=True,
-            text=True,
-        )
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise RuntimeError(
-            f"the speed of the proxy {proxy.name} on this machine cannot be measured: {last}; choose a "
-            "device with --device"
-        )
-    return MeasuredRate.model_validate_json(done.stdout.splitlines()[-1])
+        processes = []
+        for device in devices:
+            environment = environment_of(1, "") | ENVIRONMENT | ({"CUDA_VISIBLE_DEVICES": device} if device else {})
+            process = subprocess.Popen(
+                [sys.executable, "-m", "gristmill.training.run.rate", request],
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            processes.append(running.enter_context(process))
+            running.callback(process.kill)  # before it is waited for, where another has failed
+        answers = [(*process.communicate(), process.returncode) for process in processes]
+    for _, errors, code in answers:
+        if code:
+            last = (errors.strip().splitlines() or ["no message"])[-1]
+            raise RuntimeError(
+                f"the speed of the proxy {proxy.name} on this machine cannot be measured: {last}; choose a "
+                "device with --device"
+            )
+    return [MeasuredRate.model_validate_json(output.splitlines()[-1]) for output, _, _ in answers]

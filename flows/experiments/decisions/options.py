@@ -70,5 +70,7 @@ class OtherDevice:
 
     device: str = option("with --plan: GPU, such as h100; default: this machine", "", metavar="NAME")
     devices: int = option("with --device: number of GPUs", 1, min=1)
-    mfu: float = option("with --device: share of the peak rate that training reaches", MFU)
+    mfu: float | None = option(
+        f"with --device: share of the peak rate that training reaches; default: as measured, else {MFU}", None
+    )
     price: float = option("with --plan: price of a GPU hour", 0.0, min=0)

@@ -154,7 +154,8 @@ class Plan:
     what was recorded of the proxy; `evaluation`: the documents that judge, or as many as are expected
     (`expected_evaluation`) while there is no `data` yet; `fixed_tokens`: the budget was asked for; `settings`: how the
     runs of each arm are trained, those of the base as `proxy`; `left`: by candidate the keys that runs do not take up,
-    each with the reason; `text_bytes`: that a run of each arm reads, where it depends on the arm."""
+    each with the reason; `text_bytes`: that a run of each arm reads, where it depends on the arm;
+    `limit`: what the tokens are limited by, if that is not the proxy."""
 
     arms: Arms
     protocol: Protocol
@@ -169,6 +170,7 @@ class Plan:
     settings: Mapping[str, ArmSettings] = field(default_factory=dict)
     left: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     text_bytes: Mapping[str, float] = field(default_factory=dict)
+    limit: str = ""
 
     @property
     def cost(self) -> Cost:
@@ -252,7 +254,8 @@ class Plan:
         looks = _looks(self.protocol.looks)
         yield (
             f"proxy: {self.proxy.name}, {self.parameters:,} parameters; each run {self.tokens:,} "
-            f"tokens{'' if self.data else ' at most'}; learning rates {rates}; interim analyses after {looks} pairs"
+            f"tokens{'' if self.data else ' at most'}{self.limit}; learning rates {rates}; interim analyses after "
+            f"{looks} pairs"
         )
         count = len(self.arms.candidates)
         if (tested := self.protocol.tested(count)) < count:
@@ -291,12 +294,13 @@ class Plan:
             return "their time on this machine is unknown until `--plan` has measured it"
         proxies = [one.proxy for one in self.settings.values()] or [self.proxy]
         costliest = max(proxies, key=lambda proxy: run_flops(proxy, self.tokens))
-        time = time_of(self.device, costliest, self.tokens, self.cost.runs)
+        time = time_of(self.device, costliest, self.tokens, self.cost.runs, evaluated_tokens(self.evaluation))
         least = "at least " if self.device.bound else ""
         money = "" if not self.device.price else f", for {least}{time.money[0]:,.2f} to {time.money[1]:,.2f}"
         low, high = (duration(3600 * hours) for hours in time.hours)
         return (
-            f"{self.device.at_once} at once, {least}{duration(time.run)} each "
+            f"{self.device.at_once} at once, {least}{duration(time.run)} each, of which "
+            f"{duration(time.besides)} are start, evaluation and end "
             f"({run_flops(costliest, self.tokens):.2e} floating-point operations; {self.device.said}), so "
             f"{least}{low} to {high}{money}, without the corpora of the candidates"
         )
@@ -356,6 +360,17 @@ def planned(
         settings=settings,
         left=not_compared(compared.recipes, vocabulary is not None),
     )
+
+
+# Of documents that are not drawn yet: of English web pages, whose first 8,000 characters are evaluated.
+DOCUMENT_BYTES, TOKEN_BYTES = 3_000, 3.0
+
+
+def evaluated_tokens(evaluation: EvaluationSet) -> int:
+    """Tokens of the documents that a run is evaluated on, roughly. The sizes of documents that are only expected are
+    one byte (`expected_evaluation`)."""
+    known = int(evaluation.size.sum())
+    return round((known if known > len(evaluation.size) else DOCUMENT_BYTES * known) / TOKEN_BYTES)
 
 
 def expected_evaluation(

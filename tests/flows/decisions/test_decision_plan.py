@@ -6,9 +6,10 @@ from functools import partial
 import pytest
 
 from gristmill.flows.experiments.decisions.device import Device, known, measured, named, run_flops, time_of
+from gristmill.flows.experiments.decisions.expected import expected
 from gristmill.flows.experiments.decisions.noise import read_noise
 from gristmill.flows.experiments.decisions.options import DecisionOptions, OtherDevice
-from gristmill.flows.experiments.decisions.plan import Arms, cost, planned, protocol_of
+from gristmill.flows.experiments.decisions.plan import Arms, cost, evaluated_tokens, planned, protocol_of
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.proxy import PROXIES, load_proxy
 from gristmill.flows.recipe.recipe import load
@@ -16,7 +17,7 @@ from gristmill.flows.stats.protocol import Protocol, calibrate, decide, requests
 from gristmill.flows.stats.sequential import Noise, smallest_effect
 from gristmill.training.config import TrainingConfig
 from gristmill.training.decoder import Decoder
-from gristmill.training.hardware import RateRequest
+from gristmill.training.hardware import RateRequest, data_sheet_flops
 from gristmill.training.run import rate
 from tests.decisions import RATES, TOKENS, evaluation, simulator
 
@@ -131,7 +132,7 @@ def test_the_hours_of_a_large_proxy_are_those_of_6nd_at_its_mfu(processes):
     proxy = load_proxy(LARGE | {"processes": processes})
     device = partial(named, OtherDevice("h100", 8, 0.4, 2.5))
     plan = planned(ARMS, replace(OPTIONS, proxy=proxy, judge=["web"]), device, {})
-    time = time_of(plan.device, proxy, plan.tokens, plan.cost.runs)
+    time = time_of(plan.device, proxy, plan.tokens, plan.cost.runs, evaluated_tokens(plan.evaluation))
     for runs, hours, money in zip(plan.cost.runs, time.hours, time.money, strict=True):
         truth = runs * 6 * 1.3e9 * 28e9 / (8 * 0.4 * 989.5e12) / 3600
         assert truth / 2 < hours < 2 * truth
@@ -154,6 +155,72 @@ def test_a_device_that_cannot_be_is_refused_with_a_remedy(given, sentence):
         named(OtherDevice(**given), load_proxy(LARGE))
 
 
+@pytest.mark.parametrize(
+    ("device", "proxy", "words"),
+    [
+        ("h100", "3m", ["40% of", "which is assumed", "small models reach far less", "a start of 45 s"]),
+        ("h200", LARGE, ["54% of", "as measured with a model of about this size"]),
+        ("a100", LARGE, ["40% of", "which is assumed"]),
+    ],
+)
+def test_a_device_that_is_not_here_says_what_is_assumed(device, proxy, words):
+    proxy = load_proxy(proxy)
+    known = named(OtherDevice(device, 8), proxy)
+    assert all(word in known.said for word in words)
+    assert known.bound == (proxy.name == "3m") and known.start == 45
+    given = named(OtherDevice(device, 8, 0.2), proxy)
+    assert "at 20% of" in given.said and given.flops == pytest.approx(0.2 * data_sheet_flops(device))
+
+
+def test_a_run_takes_its_start_and_two_evaluations_beside_its_steps():
+    """By the rates of a device, of 8 processes and of one."""
+    for processes in (1, 8):
+        proxy = load_proxy(LARGE | {"processes": processes})
+        device = Device("x", 1e14, at_once=3, start=20.0, evaluated=5000.0)
+        time = time_of(device, proxy, 1_000_000, (7, 7), evaluated=100_000)
+        steps = run_flops(proxy, 1_000_000) / 1e14 / processes
+        assert time.besides == pytest.approx(20 + 200_000 / 5000 / processes)
+        assert time.run == pytest.approx(time.besides + steps) and time.hours[0] == pytest.approx(3 * time.run / 3600)
+        forward = time_of(replace(device, evaluated=0.0), proxy, 1_000_000, (7, 7), evaluated=150_000)
+        assert forward.besides == pytest.approx(20 + 0.1 * steps)
+
+
+def of_files(folder, sizes: dict[str, int]) -> dict:
+    """A recipe with a file of so many bytes for each source; a name that ends with gz is that of a compressed one."""
+    sources = []
+    for name, size in sizes.items():
+        path = folder / f"{name}.jsonl{'.gz' if name.endswith('gz') else ''}"
+        path.write_bytes(b"x" * size)
+        sources.append({"name": name, "jsonl": [str(path)]})
+    return {"name": "-".join(sizes), "sources": sources, "steps": [{"step": "extract"}]}
+
+
+def test_tokens_are_at_most_those_of_the_smallest_recipes_files(tmp_path):
+    """One for a byte, two for a compressed one; whole steps of half a run."""
+    few, many = (load(of_files(tmp_path, sizes)) for sizes in ({"a": 10_000, "gz": 3_000}, {"b": 90_000}))
+    compared = Arms(few.name, {few.name: few, many.name: many}, {}, {})
+    options = replace(OPTIONS, judge=["a"])
+    settings = MachineSettings(home=str(tmp_path / "home"))
+    plan = planned(compared, options, here, {})
+    step = 2 * plan.proxy.step_tokens
+    known = expected(settings, plan, options, None)
+    assert known.tokens == 16_000 // step * step and plan.tokens == 200_000
+    assert "at most, by the size of the sources' files" in "\n".join(known.lines())
+    fixed = replace(options, tokens=100_000)
+    assert expected(settings, planned(compared, fixed, here, {}), fixed, None).tokens == 100_000
+
+
+def test_a_clean_text_of_few_documents_is_what_judges(tmp_path):
+    (tmp_path / "clean.jsonl").write_text('{"text": "a"}\n' * 30)
+    recipe = load(of_files(tmp_path, {"a": 10_000}))
+    other = recipe.model_copy(update={"name": "b"})
+    options = replace(OPTIONS, clean=str(tmp_path / "clean.jsonl"))
+    plan = planned(Arms("a", {"a": recipe, "b": other}, {}, {}), options, here, {})
+    known = expected(MachineSettings(home=str(tmp_path / "home")), plan, options, None)
+    assert len(plan.evaluation.members("clean")) == 100
+    assert {name: len(known.evaluation.members(name)) for name in known.evaluation.names} == {"a": 100, "clean": 30}
+
+
 TINY = {
     "name": "tiny",
     "vocab_size": 300,
@@ -167,6 +234,7 @@ def test_this_machine_is_measured_when_it_is_asked_for_and_then_known(tmp_path):
     assert known(settings, proxy) is None
     found = measured(settings, proxy)
     assert 1e6 < found.flops < 1e15 and not found.bound and found.at_once == 3
+    assert found.start > 0 and found.evaluated > 0
     [kept] = (tmp_path / "rates").iterdir()
     before = kept.read_bytes()
     assert known(settings, proxy) == found == measured(settings, proxy) and kept.read_bytes() == before

@@ -25,6 +25,7 @@ def by_workers(home: Path, address: str, sent: list | None = None):
     """A context whose runs are made by the workers at an address; `sent`: takes up how many, and the largest job."""
     settings = MachineSettings(home=str(home), executor="dask", dask_address=address)
     with deferred("dask", address=address, home=str(home)) as executor:
+        executor.map(len, ())  # starts it in this thread, which also ends it
 
         def at_once(specs, most, jobs):
             first = [spec(0) for spec in specs]
@@ -37,10 +38,15 @@ def by_workers(home: Path, address: str, sent: list | None = None):
         yield RunContext(settings, build_in(str(home)), at_once=at_once)
 
 
+def trains(cluster: dask_workers.Cluster, worker: str, folder: Path) -> bool:
+    own = {each.pid for each in cluster.runs(worker)}
+    return any(each.pid in own for each in ranks(folder))
+
+
 @pytest.mark.slow
 def test_runs_of_workers_have_the_bytes_of_local_ones_though_two_of_three_die(corpus, tmp_path):
     """Workers are killed while they train, and their runs are taken over."""
-    given = [run(corpus, pair, rate) for pair in range(4) for rate in (0.003, 0.01)]
+    given = [run(corpus, pair, rate) for pair in range(3) for rate in (0.003, 0.01)]
     expected = train_proxies(context(tmp_path / "local", runs=1), given)
     home, sent = tmp_path / "home", []
     with dask_workers.cluster(tmp_path / "cluster", 3) as cluster, by_workers(home, cluster.address, sent) as ours:
@@ -48,7 +54,7 @@ def test_runs_of_workers_have_the_bytes_of_local_ones_though_two_of_three_die(co
             results = thread.submit(train_proxies, ours, given)
             for victim in ("w0", "w1"):
                 until = time.monotonic() + 240
-                while not any("training.run" in " ".join(each.cmdline()) for each in cluster.runs(victim)):
+                while not trains(cluster, victim, tmp_path):
                     assert time.monotonic() < until and not results.done()
                     time.sleep(0.02)
                 cluster.workers[victim].kill()
@@ -57,7 +63,7 @@ def test_runs_of_workers_have_the_bytes_of_local_ones_though_two_of_three_die(co
         assert written(home) == written(tmp_path / "local")
         (again,) = train_proxies(ours, given[:1])
         assert again.reused
-    assert sent == [(8, sent[0][1])] and sent[0][1] < 2_000
+    assert all(size < 2_000 for _, size in sent)
     assert ranks(tmp_path) == []
 
 
