@@ -8,7 +8,8 @@ report.result["heldout/bits_per_byte"]
 for a finished run, of which it makes nothing: its `Run` has documents, scores, ledger, and the way of each document.
 `ablate` compares recipes, and returns a `DecisionReport`; `mix` looks for a mixture of sources (`MixtureResult`),
 `scale` fits a scaling law (`ScalingReport`), `agreement` says whether recipes keep their order at another size
-(`AgreementReport`), `plan` says what a training takes on devices that are named (`TrainingPlan`). `diff` says what
+(`AgreementReport`), `study` answers a question about training (`StudyReport`), `plan` says what a training takes on
+devices that are named (`TrainingPlan`). `diff` says what
 differs between two finished corpora (`Difference`). `open_index` gives the index of a recipe (`PhraseIndex`), in which
 `find` looks for a phrase (`PhraseMatches`), `trace` for the spans of a text (`Trace`), and by which `memorized` says
 what the recipe's model has memorized (`Memorized`); `open_words` that of its words (`WordIndex`), by which `find_words`
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from gristmill.flows.experiments.planning.plan import TrainingPlan
     from gristmill.flows.experiments.scaling.ladder import AgreementReport
     from gristmill.flows.experiments.scaling.report import ScalingReport
+    from gristmill.flows.experiments.studies.report import StudyReport
     from gristmill.flows.explore.search.indexes import find, find_words, open_index, open_words, trace
     from gristmill.flows.explore.search.memorized import Memorized, memorized
     from gristmill.flows.machine.remaking import remake
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
         plan,
         pretrain,
         scale,
+        study,
         tokens,
     )
 
@@ -68,6 +71,7 @@ __all__ = [
     "Rows",
     "Run",
     "ScalingReport",
+    "StudyReport",
     "Trace",
     "TrainingPlan",
     "WordIndex",
@@ -90,6 +94,7 @@ __all__ = [
     "pretrain",
     "remake",
     "scale",
+    "study",
     "tokens",
     "trace",
 ]
@@ -105,6 +110,7 @@ _MODULES = {
     "Rows": "gristmill.flows.reports.run.rows",
     "Run": "gristmill.flows.reports.run",
     "ScalingReport": "gristmill.flows.experiments.scaling.report",
+    "StudyReport": "gristmill.flows.experiments.studies.report",
     "Trace": "gristmill.flows.reports.search.phrases",
     "TrainingPlan": "gristmill.flows.experiments.planning.plan",
     "WordIndex": "gristmill.flows.reports.search.words",
@@ -125,6 +131,7 @@ _MODULES = {
     "pretrain": "gristmill.flows.pipeline",
     "remake": "gristmill.flows.machine.remaking",
     "scale": "gristmill.flows.experiments.scaling.scale",
+    "study": "gristmill.flows.experiments.studies.study",
     "tokens": "gristmill.flows.pipeline",
     "trace": "gristmill.flows.explore.search.indexes",
 }

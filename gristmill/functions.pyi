@@ -11,6 +11,7 @@ from gristmill.flows.experiments.mixtures import MixtureResult
 from gristmill.flows.experiments.planning.plan import TrainingPlan
 from gristmill.flows.experiments.scaling.ladder import AgreementReport
 from gristmill.flows.experiments.scaling.report import ScalingReport
+from gristmill.flows.experiments.studies.report import StudyReport
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.reports.run import Run
@@ -51,6 +52,7 @@ def ablate(
     tasks: str | None = ...,
     tokens: int | None = ...,
     pairs: Sequence[int] = ...,
+    futility: float | None = ...,
     bank_pairs: int = ...,
     first_pair: int = ...,
     tokenizer: str | None = ...,
@@ -126,3 +128,15 @@ def scale(
     seeds: int = ...,
     rate_sweeps: int = ...,
 ) -> ScalingReport: ...
+@flow
+def study(
+    recipe: RecipeArgument,
+    question: str,
+    proxy: str | Mapping[str, Any] = ...,
+    clean: str | None = ...,
+    judge: Sequence[str] = ...,
+    pairs: int = ...,
+    tokens: int | None = ...,
+    column: str = ...,
+    schedule: str | None = ...,
+) -> StudyReport: ...

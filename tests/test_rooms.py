@@ -32,6 +32,7 @@ ORDER = (
     "gristmill.flows.experiments.mixtures",
     "gristmill.flows.experiments.scaling",
     "gristmill.flows.experiments.planning",
+    "gristmill.flows.experiments.studies",
     "gristmill.flows.explore.search",
     "gristmill.flows.explore.browse",
     "gristmill.flows.cli",
@@ -68,6 +69,7 @@ PREFECT = (
     "gristmill.flows.run.runner",
     "gristmill.flows.run.server",
     "gristmill.flows.experiments.scaling.scale",
+    "gristmill.flows.experiments.studies.study",
     "gristmill.flows.explore.search.index",
     "gristmill.flows.run.automations",
 )

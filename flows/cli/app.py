@@ -38,7 +38,6 @@ RUNNING = "gristmill.flows.cli.running"
 SCALING = "gristmill.flows.cli.scaling"
 SEARCHING = "gristmill.flows.cli.searching"
 SERVING = "gristmill.flows.cli.serving"
-STUDYING = "gristmill.flows.cli.studying"
 TRAINING = "gristmill.flows.cli.training"
 
 HELP_WIDTH = 76  # columns of an example: a terminal of 80 less its indentation
@@ -98,7 +97,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
         "check": (PREPARING, "check", "Validate a recipe without running it; estimate time and disk."),
         "run": (RUNNING, "run", "Run a recipe: from its sources to a trained model."),
         "corpus": (RUNNING, "corpus", "Make a recipe's curated documents, without tokens or a model."),
-        "study": (STUDYING, "study", "Answer a question about training with small models."),
+        "study": (SCALING, "study", "Answer a question about training with small models."),
         "report": (JUDGING, "report", "Write an HTML page about a finished run, and print its path."),
         "sql": (QUERYING, "sql", "Query a finished run's documents, ledger and tokens with SQL."),
         "browse": (BROWSING, "browse", "Browse a finished corpus in a local web page, until Ctrl-C."),

@@ -1,5 +1,6 @@
-"""Commands about mixtures and other sizes: mix, scale, agreement, transfer."""
+"""Commands about mixtures, other sizes and training: mix, scale, agreement, transfer, study."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +15,7 @@ from gristmill.flows.cli.terminal import print_result, print_texts
 from gristmill.flows.experiments.mixture_options import Method, MixOptions
 from gristmill.flows.experiments.scaling import grid as grids
 from gristmill.flows.experiments.scaling.options import AgreementOptions, ScaleOptions, TransferOptions
+from gristmill.flows.experiments.studies.options import StudyOptions
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.proxy import load_proxy
 from gristmill.flows.stages.judge import check_judges
@@ -23,10 +25,12 @@ if TYPE_CHECKING:
     from gristmill.flows.experiments import mixtures
     from gristmill.flows.experiments.scaling import scale as flow
     from gristmill.flows.experiments.scaling import transfer as transfer_check
+    from gristmill.flows.experiments.studies import study as studies
     from gristmill.flows.recipe.recipe import Recipe
 else:
     flow = wrapt.lazy_import("gristmill.flows.experiments.scaling.scale")
     transfer_check = wrapt.lazy_import("gristmill.flows.experiments.scaling.transfer")
+    studies = wrapt.lazy_import("gristmill.flows.experiments.studies.study")
     mixtures = wrapt.lazy_import("gristmill.flows.experiments.mixtures")
 
 
@@ -153,3 +157,39 @@ def _print_plan(recipe: "Recipe", options: ScaleOptions) -> None:
     else:
         last = f"judged by {', '.join(judged)}"
     print_texts([last])
+
+
+class QuestionName(StrEnum):
+    """The questions; `questions.py` has their arms."""
+
+    BATCH = "batch"
+    RATE_RULE = "rate-rule"
+    PRECISION = "precision"
+    CLIP = "clip"
+    ORDER = "order"
+    VOCABULARY = "vocabulary"
+    RESUME = "resume"
+
+
+@with_options
+def study(
+    question: Annotated[QuestionName, typer.Argument(metavar="QUESTION", help="question about training")],
+    recipe: RecipeArgument,
+    options: StudyOptions,
+    as_json: Json = False,
+) -> None:
+    """QUESTION is batch, rate-rule, precision, clip, order, vocabulary or resume. Prints a table and one sentence, and
+    writes a page with a plot.
+
+    Guide: docs/guides/studies.md
+
+    Examples:
+        gristmill study batch recipe.yaml --judge extracted
+        gristmill study order recipe.yaml --judge extracted --column characters
+    """
+    loaded = recipe_to_run(recipe, None)
+    require("train", "studies")
+    if question is not QuestionName.RESUME:
+        check_judges(MachineSettings(), [loaded], options.clean, options.judge)
+    report = in_flow("study", loaded.name, lambda: studies.study(loaded, question.value, **vars(options)))
+    print_result(report.as_json(), [report.asks, report.table, report.sentence, report.page], as_json)

@@ -181,15 +181,10 @@ class Protocol(BaseModel):
     @model_validator(mode="after")
     def _order(self) -> Self:
         rates = len(self.learning_rates)
-        if self.looks[0] < 2 * rates or any(b <= a for a, b in pairwise(self.looks)):
+        if list(self.looks) != sorted({look // rates * rates for look in self.looks}) or self.looks[0] < 2 * rates:
             raise ValueError(
-                f"looks: {list(self.looks)} must be ascending and begin with {2 * rates} or more pairs, two for each "
-                f"of the {rates} learning rates."
-            )
-        if any(look % rates for look in self.looks):
-            raise ValueError(
-                f"looks: {list(self.looks)} must be multiples of {rates}, since each pair is trained at one of "
-                f"{rates} learning rates; use {sorted({-(-look // rates) * rates for look in self.looks})}."
+                f"looks: {list(self.looks)} must be ascending multiples of {rates}, as pairs alternate between {rates} "
+                f"learning rates, and begin with {2 * rates} or more; use {[2 * rates * count for count in (1, 2, 3)]}."
             )
         if len(set(self.learning_rates)) < len(self.learning_rates) or min(self.learning_rates) <= 0:
             raise ValueError(f"learning_rates: {list(self.learning_rates)} must differ and be above 0.")
@@ -443,10 +438,8 @@ def _noise(protocol: Protocol, result: Estimate, bank: Bank | None) -> Noise:
 def _chance(protocol: Protocol, result: Estimate, bank: Bank | None, limit: float) -> float:
     """The probability of a verdict at the last look, for the effect that this look detects."""
     noise, last = _noise(protocol, result, bank), protocol.looks[-1]
-    reach = t_value(limit, noise.freedom(last))
-    return float(
-        conditional_power(result.effect, result.pairs, last, reach, noise.pair_variance, noise.shared_variance)
-    )
+    variances, reach = (noise.pair_variance, noise.shared_variance), t_value(limit, noise.freedom(last))
+    return float(conditional_power(result.effect, result.pairs, last, reach, *variances))
 
 
 def _at_learning_rate(protocol: Protocol, rate: float, effects: np.ndarray, result: Estimate) -> AtLearningRate:

@@ -17,7 +17,7 @@ import gristmill
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe
 
-FUNCTIONS = ("corpus", "tokens", "pretrain", "pipeline", "ablate", "agreement", "mix", "plan", "scale")
+FUNCTIONS = ("corpus", "tokens", "pretrain", "pipeline", "ablate", "agreement", "mix", "plan", "scale", "study")
 HEAD = '''"""Signatures of functions whose parameters the code makes. Written by `python -m tests.public.signatures`."""
 
 from collections.abc import Mapping, Sequence
@@ -31,6 +31,7 @@ from gristmill.flows.experiments.mixtures import MixtureResult
 from gristmill.flows.experiments.planning.plan import TrainingPlan
 from gristmill.flows.experiments.scaling.ladder import AgreementReport
 from gristmill.flows.experiments.scaling.report import ScalingReport
+from gristmill.flows.experiments.studies.report import StudyReport
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.reports.run import Run

@@ -1,4 +1,4 @@
-"""Options of studies, which the flow and the command share."""
+"""Options of studies. Separate: commands read them without the modules that train."""
 
 from dataclasses import dataclass
 

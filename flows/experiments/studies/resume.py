@@ -9,7 +9,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-from prefect.logging import get_run_logger
 
 from gristmill.flows.experiments.decisions.arm_data import proxy_data
 from gristmill.flows.experiments.studies.options import StudyOptions
@@ -55,7 +54,7 @@ class _Runs:
 def resumed(context: RunContext, recipe: Recipe, proxy: ProxyConfig, options: StudyOptions) -> StudyReport:
     """Train, resume and compare. Raises RuntimeError for a run that fails."""
     data = proxy_data(context, proxy, {recipe.name: recipe}, options.tokens or proxy.tokens, clean=options.clean)
-    rate, rows, log = proxy.learning_rates[-1], list[ArmResult](), get_run_logger()
+    rate, rows = proxy.learning_rates[-1], list[ArmResult]()
     record = run_record(proxy, data.budget_tokens, rate, 1, 0)
     steps = record.training.steps
     kept = {"checkpoint_every": -(-steps // 2), "keep_checkpoints": 3}
@@ -64,7 +63,6 @@ def resumed(context: RunContext, recipe: Recipe, proxy: ProxyConfig, options: St
     with TemporaryDirectory(prefix="gristmill-resume-", dir=context.settings.local_folder) as folder:
         base = RunConfig(model=record.model, training=training, data=mixture, out=Path(folder))
         runs = _Runs(Path(folder), base)
-        log.info("resume: %d runs of %d steps", 3, steps)
         whole = runs.trained("uninterrupted", 1)
         rows.append(ArmResult("uninterrupted", loss=_loss(whole)))
         for label, processes in (("resumed", 1), ("resumed by 2 processes", 2)):
