@@ -30,7 +30,7 @@ PROXY = {
     "tokens": 4_000,
     "training": {"batch": 4, "micro_batch": 4, "warmup_steps": 2},
     "learning_rates": [0.003, 0.01],
-    "looks": [2],
+    "looks": [4],
     "evaluation_documents": 8,
 }
 SCRIPT = """

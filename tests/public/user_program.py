@@ -35,7 +35,7 @@ def search(recipe: str) -> int:
 
 def compare(first: str, second: str) -> float:
     difference: Difference = gristmill.diff(first, second)
-    decision: DecisionReport = gristmill.ablate(first, [second], clean="texts.jsonl", pairs=[3, 6])
+    decision: DecisionReport = gristmill.ablate(first, [second], clean="texts.jsonl", pairs=[4, 8])
     law: ScalingReport = gristmill.scale(first, [3_000_000], [30_000_000])
     order: AgreementReport = gristmill.agreement(first, sizes=[3, 15], tokens=[30, 150], against=[second])
     print(difference, decision, law, order, gristmill.mix(first, method="regmix", judge=["books"]))

@@ -104,7 +104,7 @@ PROXY = {
     "tokens": 4_000,
     "training": {"batch": 4, "micro_batch": 4, "warmup_steps": 2},
     "learning_rates": list(RATES),
-    "looks": [2],
+    "looks": [4],
     "evaluation_documents": 8,
 }
 SCRIPT = """

@@ -52,8 +52,8 @@ def test_proxies_that_ship_are_read_by_name_and_written_whole(path):
             {"learning_rates": [0.01, 0.003]},
             "learning_rates: is [0.01, 0.003]; give each rate once, the smallest first",
         ),
-        ({"looks": [3, 3]}, "looks: is [3, 3]; give ascending numbers of pairs"),
-        ({"looks": [1, 3]}, "looks: is [1, 3]; give ascending numbers of pairs, at least 2"),
+        ({"looks": [3, 3]}, "looks: is [3, 3]; give ascending multiples of 2, the number of learning rates"),
+        ({"looks": [1, 3]}, "looks: is [1, 3]; give ascending multiples of 2, the number of learning rates, from 4 on"),
         (
             {"training": {"seed": 3}},
             "training.seed: is 3, which a proxy does not support; remove it: each pair of runs sets it",
