@@ -215,6 +215,7 @@ def test_run_stops_after_the_tokens_if_told_so(monkeypatch):
 
     flows = []
     monkeypatch.setattr(running, "recipe_to_run", lambda name, limit: name)
+    monkeypatch.setattr(running, "warn_of_unread_urls", lambda name, recipe: None)
     monkeypatch.setattr(running, "run_flow", lambda flow, name, recipe, remake: flows.append((flow, recipe)))
     for words in (["run", "r"], ["run", "r", "--tokens-only"], ["tokens", "r"], ["pretrain", "r"], ["corpus", "r"]):
         assert CliRunner().invoke(app, words, catch_exceptions=False).exit_code == 0
