@@ -29,6 +29,7 @@ ORDER = (
     "gristmill.flows.experiments.models",
     "gristmill.flows.experiments.decisions",
     "gristmill.flows.experiments.mixture_options",
+    "gristmill.flows.experiments.mixture_plan",
     "gristmill.flows.experiments.mixtures",
     "gristmill.flows.experiments.scaling",
     "gristmill.flows.experiments.planning",

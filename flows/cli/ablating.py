@@ -1,7 +1,6 @@
 """Commands that compare recipes: ablate, noise and list."""
 
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -61,32 +60,31 @@ def ablate(
         gristmill decide ablate recipe.yaml --raw --judge extracted
     """
     require("train", "comparing recipes")
+    decision_device.check_asked(other, plan)
     if plan:
         _print_plan(base, options, other)
-    elif named := [flag for flag, value in (("--device", other.device), ("--price", other.price)) if value]:
-        flags, need = " and ".join(named), "needs" if len(named) == 1 else "need"
-        raise ValueError(f"{flags} {need} --plan, because models are trained on this machine. Add --plan")
     else:
         compare(base, options, as_json)
 
 
 def _print_plan(base: str, options: DecisionOptions, other: OtherDevice) -> None:
     """Print the plan of a decision. Without a judge, all sources judge, and a line reports that."""
-    if other.devices > 1 and not other.device:
-        raise ValueError(f"--devices {other.devices} needs --device. Add the name of the GPU, such as --device h100")
     has_judge = bool(options.clean or options.judge)
     options = options if has_judge else replace(options, judge=[EXTRACTED])
     _, compared, sets = _checked(base, options)
     file = tokenizer_at(MachineSettings(), options.tokenizer, "tokenizer") if options.tokenizer else None
-    device = (
-        partial(decision_device.named, other)
-        if other.device
-        else partial(decision_device.measured, MachineSettings(), price=other.price)
-    )
-    expected = decision_plan.planned(compared, options, device, sets, None if file is None else vocabulary(file))
+    asked = decision_device.asked(MachineSettings(), other)
+    expected = decision_plan.planned(compared, options, asked, sets, None if file is None else vocabulary(file))
     print_texts(decision_expected.expected(MachineSettings(), expected, options, file).lines())
     if not has_judge:
         print_texts([without_judge(set_names([*compared.recipes.values()], None))])
+
+
+def _vocabulary(options: DecisionOptions) -> int | None:
+    """Return the size of a tokenizer that the options name."""
+    if not options.tokenizer:
+        return None
+    return vocabulary(tokenizer_at(MachineSettings(), options.tokenizer, "tokenizer"))
 
 
 def _checked(base: str, options: DecisionOptions) -> tuple["Recipe", "Arms", dict[str, int]]:
@@ -107,7 +105,9 @@ def _checked(base: str, options: DecisionOptions) -> tuple["Recipe", "Arms", dic
 
 def compare(base: str, options: DecisionOptions, as_json: bool = False) -> None:
     """Run the flow `ablate` and print its report."""
-    recipe, *_ = _checked(base, options)
+    recipe, compared, sets = _checked(base, options)
+    size = _vocabulary(options)
+    decision_plan.planned(compared, options, lambda proxy: None, sets, size)  # raises before Prefect starts
 
     report = in_flow("ablate", recipe.name, lambda: ablation.ablate(recipe, **vars(options)))
     print_result(report.as_json(), decision_parts(report, MachineSettings()), as_json)

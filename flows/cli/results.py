@@ -185,12 +185,13 @@ def exported_line(stage: "StageResult") -> str:
 def training_lines(report: "Run") -> list[str]:
     """Return the size of the model and its losses."""
     result, losses = report.result, report.training_losses
+    counted = "of masked tokens only, " if report.recipe.training.objective == "masked" else ""
     return [
         f"model: {result['parameters']:,} parameters, {result['steps']} steps, {result['tokens']:,} tokens",
         f"training loss: {losses[0]:.4f} at the first step, {losses[-1]:.4f} at the last",
         f"unigram model: {result['unigram/loss']:.4f} nats/token, {result['unigram/bits_per_byte']:.4f} bits/byte",
         f"trained model: {result['heldout/loss']:.4f} nats/token, {result['heldout/bits_per_byte']:.4f} bits/byte "
-        "(both on held-out documents as extracted)",
+        f"({counted}both on held-out documents as extracted)",
         *(f"trained model: {value:.4f} bits/byte on {name}" for name, value in _other_sets(result).items()),
     ]
 

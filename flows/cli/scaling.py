@@ -12,17 +12,18 @@ from gristmill.flows.cli.in_flow import in_flow, recipe_to_run
 from gristmill.flows.cli.options import with_options
 from gristmill.flows.cli.results import coordinate_lines, scaling_parts, sweep_lines
 from gristmill.flows.cli.terminal import print_result, print_texts
-from gristmill.flows.experiments.mixture_options import Method, MixOptions
-from gristmill.flows.experiments.scaling import grid as grids
+from gristmill.flows.experiments.decisions.options import OtherDevice
+from gristmill.flows.experiments.mixture_options import MixOptions
 from gristmill.flows.experiments.scaling.options import AgreementOptions, ScaleOptions, TransferOptions
 from gristmill.flows.experiments.studies.options import StudyOptions
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.recipe.proxy import load_proxy
 from gristmill.flows.stages.judge import check_judges
 from gristmill.tasks.engine.extras import require
 
 if TYPE_CHECKING:
-    from gristmill.flows.experiments import mixtures
+    from gristmill.flows.experiments import mixture_plan, mixtures
+    from gristmill.flows.experiments.decisions import device as decision_device
+    from gristmill.flows.experiments.scaling import plans
     from gristmill.flows.experiments.scaling import scale as flow
     from gristmill.flows.experiments.scaling import transfer as transfer_check
     from gristmill.flows.experiments.studies import study as studies
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 else:
     flow = wrapt.lazy_import("gristmill.flows.experiments.scaling.scale")
     transfer_check = wrapt.lazy_import("gristmill.flows.experiments.scaling.transfer")
+    decision_device = wrapt.lazy_import("gristmill.flows.experiments.decisions.device")
+    plans = wrapt.lazy_import("gristmill.flows.experiments.scaling.plans")
+    mixture_plan = wrapt.lazy_import("gristmill.flows.experiments.mixture_plan")
     studies = wrapt.lazy_import("gristmill.flows.experiments.studies.study")
     mixtures = wrapt.lazy_import("gristmill.flows.experiments.mixtures")
 
@@ -38,7 +42,9 @@ else:
 def mix(
     name: RecipeArgument,
     options: MixOptions,
+    other: OtherDevice,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="recipe to write; default: NAME-METHOD.yaml")] = None,
+    plan: Annotated[bool, typer.Option("--plan", help="only the plan, with its cost")] = False,
 ) -> None:
     """Writes the mixture as a recipe if it beats the standard mixtures by more than chance.
 
@@ -46,16 +52,19 @@ def mix(
 
     Examples:
         gristmill decide mix recipe.yaml --method doremi
-        gristmill decide mix recipe.yaml --method regmix --judge extracted
+        gristmill decide mix recipe.yaml --method regmix --judge extracted --plan
     """
+    decision_device.check_asked(other, plan)
     recipe = recipe_to_run(name, None)
     to = out or Path(f"{recipe.name}-{options.method}.yaml")
-    if to.exists():
+    if to.exists() and not plan:
         raise FileExistsError(f"{to} exists. Choose another file with --out, or delete {to}")
     require("train", "searching for a mixture")
 
-    if options.method is Method.REGMIX:
-        check_judges(MachineSettings(), [recipe], options.clean, options.judge)
+    planned = mixture_plan.planned_mixture(MachineSettings(), recipe, options)
+    if plan:
+        print_texts(planned.lines(decision_device.asked(MachineSettings(), other)))
+        return
 
     mixture = in_flow("mix", recipe.name, lambda: mixtures.mix(recipe, **vars(options)))
     print_texts([mixture.table])
@@ -85,8 +94,8 @@ def scale(
     Guide: docs/guides/fit-a-scaling-law.md
 
     Examples:
-        gristmill decide scale recipe.yaml --sizes 31k,46k,63k --tokens 50k,100k --plan
-        gristmill decide scale recipe.yaml --sizes 31k,63k --tokens 50k --forecast 118k:200k
+        gristmill decide scale recipe.yaml --sizes 80k,150k,220k --tokens 50k,100k,200k --plan
+        gristmill decide scale recipe.yaml --sizes 80k,150k,220k --tokens 50k,100k,200k --forecast 118k:200k
     """
     require("train", "training a grid of models")
 
@@ -94,25 +103,37 @@ def scale(
     if plan:
         _print_plan(recipe, options)
         return
+    plans.checked_grid(MachineSettings(), recipe, options)  # raises before Prefect starts
 
     report = in_flow("scale", recipe.name, lambda: flow.scale(recipe, **vars(options)))
     print_result(report.as_json(), scaling_parts(report), as_json)
 
 
 @with_options
-def agreement(base: RecipeArgument, options: AgreementOptions, as_json: Json = False) -> None:
+def agreement(
+    base: RecipeArgument,
+    options: AgreementOptions,
+    other: OtherDevice,
+    plan: Annotated[bool, typer.Option("--plan", help="only the plan, with its cost")] = False,
+    as_json: Json = False,
+) -> None:
     """Trains models of several sizes on several recipes, and compares the order of recipes at each size with the order
     at the largest size.
 
     Guide: docs/explanation/scaling.md
 
     Examples:
-        gristmill decide agreement recipe.yaml --raw --sizes 31k,63k --tokens 10k,10k
-        gristmill decide agreement recipe.yaml --against web.yaml --sizes 31k,63k --tokens 10k,10k
+        gristmill decide agreement recipe.yaml --raw --without minhash --sizes 80k,150k --tokens 50k,50k --judge web
+        gristmill decide agreement recipe.yaml --against web.yaml --raw --sizes 80k,150k --tokens 50k,50k
     """
     require("train", "comparing recipes")
 
+    decision_device.check_asked(other, plan)
     recipe = recipe_to_run(base, None)
+    planned = plans.checked_agreement(MachineSettings(), recipe, options)
+    if plan:
+        print_texts([*planned.lines(), *planned.time_lines(decision_device.asked(MachineSettings(), other))])
+        return
 
     report = in_flow("agreement", recipe.name, lambda: flow.agreement(recipe, **vars(options)))
     print_result(report.as_json(), (report.sentence, *report.tables()), as_json)
@@ -138,6 +159,7 @@ def transfer(
     """
     require("train", "training models of several sizes")
 
+    transfer_check.check_options(options, rule)
     for each in rule:
         print_texts(coordinate_lines(transfer_check.coordinates(options, each, options.rate)))
     for each in rule if not look else []:
@@ -145,18 +167,13 @@ def transfer(
 
 
 def _print_plan(recipe: "Recipe", options: ScaleOptions) -> None:
-    small = load_proxy(options.proxy)
-    cells = grids.grid(small, options.sizes, options.tokens, options.most_flops)
-    targets = [grids.forecast_cell(small, text) for text in options.forecasts]
-    swept = transfer_check.swept_cells(cells, options.rate_sweeps)
-    print_texts(grids.plan(small, cells, targets, options.seeds, swept))
+    planned = plans.planned_grid(options)
+    print_texts(planned.lines())
     try:
-        judged = check_judges(MachineSettings(), [recipe], options.clean, options.judge)
+        last = f"judged by {', '.join(check_judges(MachineSettings(), [recipe], options.clean, options.judge))}"
     except ValueError as error:
         last = f"cannot train these runs yet: {error}"
-    else:
-        last = f"judged by {', '.join(judged)}"
-    print_texts([last])
+    print_texts([last] + [f"cannot train these runs yet: {planned.problem}"] * bool(planned.problem))
 
 
 class QuestionName(StrEnum):

@@ -14,23 +14,24 @@ import yaml
 from scipy.stats import chi2, t
 
 from gristmill.flows.experiments.decisions.arm_data import ComparisonData, proxy_data
-from gristmill.flows.experiments.mixture_options import DOREMI_RUNS, REGMIX_RUNS, REGMIX_SEEDS, Method, MixOptions
+from gristmill.flows.experiments.mixture_options import REGMIX_SEEDS, Method, MixOptions
+from gristmill.flows.experiments.mixture_plan import planned_mixture
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.forms import RecipeLike
 from gristmill.flows.recipe.options import spread
-from gristmill.flows.recipe.proxy import ProxyConfig, load_proxy
-from gristmill.flows.recipe.recipe import Recipe, load
+from gristmill.flows.recipe.proxy import ProxyConfig
+from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.reports import pages
 from gristmill.flows.reports.tables import Table
 from gristmill.flows.run.artifacts import flow_run_name
 from gristmill.flows.run.flow import recorded_flow
 from gristmill.flows.run.runner import run_context
 from gristmill.flows.stages.evaluation_documents import sets_of
-from gristmill.flows.stages.judge import check_judges, judged_sets
+from gristmill.flows.stages.judge import judged_sets
 from gristmill.flows.stages.mixture import mixture
 from gristmill.flows.stages.proxy import DoReMi, ProxyResult, ProxyRun, doremi, train_proxies
 from gristmill.flows.stages.tokens import evaluation_tokens
-from gristmill.flows.stats.regmix import LEVEL, MIN_CORRELATION, Optimum, chosen, chosen_of, drawn, optimum
+from gristmill.flows.stats.regmix import LEVEL, MIN_CORRELATION, Optimum, check_runs, chosen, chosen_of, drawn, optimum
 from gristmill.flows.stats.runs import EvaluationSet
 from gristmill.tasks.engine.extras import require
 from gristmill.tasks.engine.make import StageResult
@@ -240,27 +241,12 @@ def mix(recipe: RecipeLike, options: MixOptions) -> MixtureResult:
     """
     require("train", "looking for a mixture")
     with run_context(recipe) as context:
-        small = load_proxy(options.proxy)
-        check_options(options)
-        kept = None if options.keep is None else kept_weights(recipe, load(options.keep))
-        if options.method == Method.REGMIX:
-            check_judges(context.settings, [recipe], options.clean, options.judge)
-        one = {recipe.name: recipe}
-        data = proxy_data(context, small, one, options.tokens or small.tokens, clean=options.clean, repeat=True)
+        plan = planned_mixture(context.settings, recipe, options)
+        small, one = plan.proxy, {recipe.name: recipe}
+        data = proxy_data(context, small, one, plan.tokens, clean=options.clean, repeat=True)
         if options.method == Method.DOREMI:
-            return by_doremi(context, recipe, small, data, options.runs or DOREMI_RUNS, options.eta, options.smoothing)
-        runs = options.runs or REGMIX_RUNS
-        return by_regmix(context, recipe, small, data, runs, options.judge, options.seeds, kept)
-
-
-def check_options(options: MixOptions) -> None:
-    """Raises ValueError for what DoReMi would not heed, and for RegMix with fewer than two seeds."""
-    if options.method == Method.REGMIX and options.seeds < 2:
-        raise ValueError("seeds: one run of a mixture does not measure its noise; use 2 or more")
-    given = (("--keep", options.keep is not None), ("--judge or --clean", bool(options.clean or options.judge)))
-    named = [name for name, there in given if there]
-    if options.method == Method.DOREMI and named:
-        raise ValueError(f"{' and '.join(named)}: only for regmix, because doremi has no evaluation; remove it")
+            return by_doremi(context, recipe, small, data, plan.searches, options.eta, options.smoothing)
+        return by_regmix(context, recipe, small, data, plan.searches, options.judge, options.seeds, plan.kept)
 
 
 def by_doremi(
@@ -294,26 +280,6 @@ def by_doremi(
     return found_mixture(recipe, "doremi", weights, tokens, reasons, "the minimum and maximum over the seeds")
 
 
-def kept_weights(recipe: Recipe, before: Recipe) -> dict[str, float]:
-    """The weights of the sources that `recipe` has from an earlier one, which sum to one. Raises ValueError where
-    that has no weights, shares no source, or has all of them."""
-    weights, own = (one.mixture.weights if one.mixture and one.mixture.by_source else {} for one in (before, recipe))
-    # sources without a weight in a mixture are read by no run
-    names = {*own} or {source.name for source in recipe.sources}
-    kept = {name: weight for name, weight in weights.items() if name in names and weight > 0}
-    if not kept:
-        raise ValueError(
-            f"--keep {before.name}: it has no weights for sources of {recipe.name}; give the recipe that "
-            "`gristmill decide mix` wrote before the sources changed"
-        )
-    if not names - {*kept}:
-        raise ValueError(
-            f"--keep {before.name}: it has weights for all sources of {recipe.name}, so there is no weight "
-            "to find; remove --keep, or add a source to the recipe"
-        )
-    return {name: weight / sum(kept.values()) for name, weight in kept.items()}
-
-
 def source_groups(names: Sequence[str], kept: dict[str, float] | None) -> np.ndarray:
     """The groups of sources whose shares are looked for, float64 (groups, sources), rows sum to 1: each source alone;
     or the kept sources together, in their proportions, and each other source."""
@@ -341,6 +307,7 @@ def by_regmix(
     tokens = {name: arm.source_tokens[name] for name in arm.shares}
     names, counts = list(tokens), np.array([*tokens.values()], float)
     groups = source_groups(names, kept)
+    check_runs(runs, len(groups))
     members = (groups > 0).T  # (sources, groups)
     # the mixtures that everybody would try, and the one that there is, are among the runs
     run_losses = {

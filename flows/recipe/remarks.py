@@ -23,6 +23,7 @@ def remarks_of(recipe: Recipe, settings: MachineSettings) -> Iterator[str]:
     yield from _other_languages(recipe)
     yield from _untrained(recipe)
     yield from _without_training(recipe)
+    yield from _unread_training(recipe)
     with suppress(OSError, ValueError):  # what is wrong with the file is a finding
         yield from _of_tokenizer(recipe, settings)
 
@@ -61,6 +62,21 @@ def _without_training(recipe: Recipe) -> Iterator[str]:
         extras.require("train", "training a model")
     except extras.MissingExtraError as error:
         yield f"mixture: {error}; `gristmill run --tokens-only` creates the tokens without training"
+
+
+def _unread_training(recipe: Recipe) -> Iterator[str]:
+    """Settings of training that the recipe gives and that nothing reads."""
+    training = recipe.training
+    if "momentum" in training.model_fields_set and training.optimizer != "muon":
+        yield (
+            f"training.momentum: only read with optimizer muon, but optimizer is {training.optimizer}, whose "
+            "means decay by `betas`; remove it"
+        )
+    if not training.loss_scaling and training.precision != "fp16":
+        yield (
+            f"training.loss_scaling: only read with precision fp16, but precision is {training.precision}, which "
+            "has no loss scale; remove it"
+        )
 
 
 def _of_tokenizer(recipe: Recipe, settings: MachineSettings) -> Iterator[str]:

@@ -71,6 +71,12 @@ def drawn(prior: np.ndarray, count: int, seed: int) -> np.ndarray:
     return mixtures / mixtures.sum(1, keepdims=True)
 
 
+def check_runs(runs: int, sources: int) -> None:
+    """Raise ValueError for fewer mixtures than twice the sources."""
+    if runs < 2 * sources:
+        raise ValueError(f"runs: {runs} runs are too few for {sources} sources; use {2 * sources} or more")
+
+
 def chosen_of(mixtures: int, sources: int) -> int:
     """How many of so many mixtures are chosen by a regression over the others, which needs two for each source."""
     return max(0, min(mixtures // 4, mixtures - 2 * sources))
@@ -102,8 +108,7 @@ def optimum(
     Raises ValueError for fewer runs than twice the sources.
     """
     runs, sources = shares.shape
-    if runs < 2 * sources:
-        raise ValueError(f"runs: {runs} runs are too few for {sources} sources; use {2 * sources} or more")
+    check_runs(runs, sources)
     draw = np.random.default_rng(seed)
     candidates = np.concatenate([draw.dirichlet(np.full(sources, 0.5), CANDIDATES), np.eye(sources), shares])
     whole = fitted(shares, losses)

@@ -352,3 +352,15 @@ def test_a_check_says_what_the_recipe_as_a_whole_shows(folder, machine):
     own = "gopher_quality, stop_words_by_language: {zh: [的], th: [ที่]}}"
     assert remarks(one.replace("gopher_quality}", own)) == [weights]
     assert remarks(one.replace("{weights: {web: 1}}", "{strategy: proportional}")) == [words]
+
+
+def test_a_check_says_which_settings_of_training_are_not_read(folder, machine):
+    def remarks(training: str) -> list[str]:
+        text = f"name: r\nsources: [{{name: web, jsonl: [web.jsonl]}}]\nsteps: []\ntraining: {{{training}}}\n"
+        return [each for each in check(written(folder, text), machine).remarks if each.startswith("training.")]
+
+    [momentum] = remarks("optimizer: adamw, momentum: 0.9")
+    assert momentum.startswith("training.momentum: only read with optimizer muon, but optimizer is adamw")
+    [scaling] = remarks("precision: bf16, loss_scaling: false")
+    assert scaling.startswith("training.loss_scaling: only read with precision fp16, but precision is bf16")
+    assert remarks("momentum: 0.8, precision: fp16, loss_scaling: false") == [] == remarks("optimizer: adamw")

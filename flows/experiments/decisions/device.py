@@ -11,9 +11,10 @@ import platform
 import statistics
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ import wrapt
 from gristmill.flows.experiments.decisions.options import OtherDevice
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.proxy import ProxyConfig
+from gristmill.flows.run.progress import duration
 from gristmill.flows.stages.proxy import ENVIRONMENT, at_once, devices_of, gpus
 from gristmill.storage import checked_json, files
 from gristmill.tasks.engine import clusters
@@ -90,6 +92,16 @@ def time_of(device: Device, proxy: ProxyConfig, tokens: int, runs: tuple[int, in
     return Time(seconds, besides, (low, high), (low * price, high * price))
 
 
+def time_sentence(device: Device, groups: Sequence[tuple[ProxyConfig, int, int]]) -> str:
+    """How long runs take on a device, and what they cost. `groups`: proxies, tokens of a run of each, and runs."""
+    times = [time_of(device, proxy, tokens, (runs, runs)) for proxy, tokens, runs in groups]
+    hours, money = sum(time.hours[1] for time in times), sum(time.money[1] for time in times)
+    least = "at least " if device.bound else ""
+    price = f", for {least}{money:,.2f}" if device.price else ""
+    whole = f"{device.at_once} at once, {least}{duration(3600 * hours)}{price}"
+    return f"{whole} ({device.said}), without the corpora and tokens"
+
+
 def run_flops(proxy: ProxyConfig, tokens: int) -> float:
     """Floating-point operations of a run: the model's own count, attention in full."""
     return float(decoder.flops_per_token(proxy.model, proxy.vocab_size)) * tokens
@@ -118,6 +130,21 @@ def named(other: OtherDevice, proxy: ProxyConfig) -> Device:
     bound = reached is None and parameters < SMALL
     at_once, start = devices // proxy.processes, GPU_RUN_SECONDS
     return Device(description, mfu * peak, at_once, devices, other.price, bound, start)
+
+
+def check_asked(other: OtherDevice, plan: bool) -> None:
+    """Raise ValueError for options of a device that nothing reads."""
+    named = [flag for flag, value in (("--device", other.device), ("--price", other.price)) if value]
+    if named and not plan:
+        flags, need = " and ".join(named), "needs" if len(named) == 1 else "need"
+        raise ValueError(f"{flags} {need} --plan, because models are trained on this machine. Add --plan")
+    if plan and other.devices > 1 and not other.device:
+        raise ValueError(f"--devices {other.devices} needs --device. Add the name of the GPU, such as --device h100")
+
+
+def asked(settings: MachineSettings, other: OtherDevice) -> Callable[[ProxyConfig], Device]:
+    """What gives the device that a proxy is trained on: one that options name, or this machine, which is measured."""
+    return partial(named, other) if other.device else partial(measured, settings, price=other.price)
 
 
 def measured(settings: MachineSettings, proxy: ProxyConfig, price: float = 0.0) -> Device:

@@ -11,24 +11,22 @@ import wrapt
 from prefect.logging import get_run_logger
 
 from gristmill.flows.experiments.decisions.arm_data import ComparisonData, proxy_data
-from gristmill.flows.experiments.decisions.plan import arms
 from gristmill.flows.experiments.decisions.runs import evaluation_set
-from gristmill.flows.experiments.decisions.tasks import DecisionTasks, mean_by_task, task_sets, tasks_folder
-from gristmill.flows.experiments.scaling.grid import Cell, cell, forecast_cell, grid, plan, scaled_model, scaled_proxy
+from gristmill.flows.experiments.decisions.tasks import DecisionTasks, mean_by_task
+from gristmill.flows.experiments.scaling.grid import Cell, scaled_proxy
 from gristmill.flows.experiments.scaling.ladder import ERROR, JUDGED, AgreementReport
 from gristmill.flows.experiments.scaling.options import AgreementOptions, ScaleOptions
+from gristmill.flows.experiments.scaling.plans import checked_agreement, checked_grid
 from gristmill.flows.experiments.scaling.report import LEVEL, CheckedForecast, GridRun, ScalingReport
-from gristmill.flows.experiments.scaling.transfer import FACTORS, RateSweep, rate_sweep, swept_cells
+from gristmill.flows.experiments.scaling.transfer import FACTORS, RateSweep, rate_sweep
 from gristmill.flows.machine.context import RunContext
-from gristmill.flows.recipe.check import before_run
 from gristmill.flows.recipe.forms import RecipeLike
 from gristmill.flows.recipe.options import spread
-from gristmill.flows.recipe.proxy import ProxyConfig, load_proxy
+from gristmill.flows.recipe.proxy import ProxyConfig
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.run.artifacts import flow_run_name
 from gristmill.flows.run.flow import recorded_flow
 from gristmill.flows.run.runner import run_context
-from gristmill.flows.stages.judge import check_judges
 from gristmill.flows.stages.proxy import ProxyRun, proxy_spec, train_proxies
 from gristmill.flows.stats.law import forecast
 from gristmill.flows.stats.runs import EvaluationSet
@@ -111,13 +109,10 @@ def scale(recipe: RecipeLike, options: ScaleOptions) -> ScalingReport:
     """
     require("train", "training a grid of models")
     with run_context(recipe) as context:
-        log, small = get_run_logger(), load_proxy(options.proxy)
-        cells = grid(small, options.sizes, options.tokens, options.most_flops)
-        targets = [forecast_cell(small, text) for text in options.forecasts]
-        sweeps = swept_cells(cells, options.rate_sweeps)
-        for line in plan(small, cells, targets, options.seeds, sweeps):
+        log, planned = get_run_logger(), checked_grid(context.settings, recipe, options)
+        small, cells, targets, sweeps = planned.proxy, planned.cells, planned.targets, planned.sweeps
+        for line in planned.lines():
             log.info("%s", line)
-        check_judges(context.settings, [recipe], options.clean, options.judge)
         make = partial(_trained, context, {recipe.name: recipe}, small, options)
         # of two lengths: the grid's tokens, and so its runs, do not depend on what is forecast
         trained = make(longest=max(one.tokens for one in cells))
@@ -162,26 +157,15 @@ def agreement(recipe: RecipeLike, options: AgreementOptions) -> AgreementReport:
     """
     require("train", "comparing recipes")
     with run_context(recipe) as context:
-        log, small = get_run_logger(), load_proxy(options.proxy)
-        sizes, tokens, seeds = options.sizes, options.tokens, options.seeds
-        if len(sizes) < 2 or len(tokens) != len(sizes) or sorted(set(sizes)) != sizes:
-            raise ValueError(
-                f"sizes are {sizes} and token budgets {tokens}; give two or more of each, in ascending order of size"
-            )
-        compared = arms(recipe, options)
-        for other in compared.recipes.values():
-            before_run(other, context.settings)
-        folder = tasks_folder(context.settings, options.tasks) if options.tasks else None
-        sets = tuple(task_sets(folder))
-        check_judges(context.settings, [*compared.recipes.values()], options.clean, options.judge, sets)
-        cells = [cell(small, scaled_model(small, size), budget) for size, budget in zip(sizes, tokens, strict=True)]
+        log, planned = get_run_logger(), checked_agreement(context.settings, recipe, options)
+        small, cells, seeds, compared = planned.proxy, planned.cells, planned.seeds, planned.compared
         names = tuple(compared.recipes)
-        for line in plan(small, cells, [], seeds * len(names)):
+        for line in planned.lines():
             log.info("%s", line)
         losses: dict[str, list[np.ndarray]] = {}
         for one in cells:
             # each size has a budget, and so tokens, of its own, which a decision at that size finds again
-            train = _trained(context, compared.recipes, small, options, one.tokens, folder)
+            train = _trained(context, compared.recipes, small, options, one.tokens, planned.tasks)
             runs = train([(name, one, pair) for name in names for pair in range(seeds)])
             measured = [{JUDGED: run.loss} | run.by_set for run in runs]
             for measure in measured[0]:

@@ -11,9 +11,11 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import torch
+from pydantic import ValidationError
 
 from gristmill.flows.experiments.scaling.grid import Cell
 from gristmill.flows.experiments.scaling.options import Size, TransferOptions
@@ -121,6 +123,29 @@ def _training(check: TransferOptions, rule: str, rate: float, seed: int) -> Trai
         optimizer=check.optimizer,
         guard=GuardConfig(enabled=False),
     )
+
+
+def check_options(check: TransferOptions, rules: Sequence[str]) -> None:
+    """Raise ValueError for a block, an optimizer, a rule or a size that there is not, before anything is trained."""
+    blocks, optimizers = (
+        get_args(settings.model_fields[name].annotation)
+        for settings, name in ((ModelConfig, "block"), (TrainingConfig, "optimizer"))
+    )
+    known = [("--block", check.block, blocks), ("--optimizer", check.optimizer, optimizers)]
+    known += [("--rule", rule, (STANDARD, "mup", "completep")) for rule in rules]
+    for flag, value, names in known:
+        if value not in names:
+            raise ValueError(f"{flag} {value} is unknown; choose from {', '.join(names)}")
+    if (least := min(check.widths)) < HEAD_DIM:
+        raise ValueError(f"--widths {least} is below {HEAD_DIM}, the width of a head; use larger widths")
+    try:
+        for size in check.models:
+            _model(check, size)
+        for rule in rules:
+            _training(check, rule, check.rate, 0)
+    except ValidationError as error:
+        what = "; ".join(each["msg"].removeprefix("Value error, ") for each in error.errors())
+        raise ValueError(f"these sizes cannot be trained: {what}") from None
 
 
 @dataclass(frozen=True)

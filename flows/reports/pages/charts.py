@@ -231,8 +231,9 @@ class _Scale:
             low, high = low / margin, high * margin
         else:
             margin = 0.05 * (high - low) or max(abs(high), 1) / 20
-            low = low if low in of.show else low - margin
-            high = high if high in of.show else high + margin
+            is_point = low == high  # an end that is shown anyway needs no margin, unless it is both ends
+            low = low if low in of.show and not is_point else low - margin
+            high = high if high in of.show and not is_point else high + margin
         self._low, self._high = low, high
 
     def place(self, values: Sequence[float] | np.ndarray) -> np.ndarray:

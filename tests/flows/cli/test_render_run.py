@@ -15,7 +15,8 @@ def test_mixture_and_training_are_a_line_each():
     result |= {"heldout/bits_per_byte": 2.2163, "heldout/web/bits_per_byte": 2.2163, "survivors/bits_per_byte": 2.1}
     result |= {"survivors/web/bits_per_byte": 2.1, "evaluation/wikipedia/bits_per_byte": 1.9}
     mixture = [MixedSource("web", 0.7, 1.04), MixedSource("reference", 0.3, 0.371)]
-    report = SimpleNamespace(result=result, mixture=mixture, training_losses=[8.28, 7.0, 5.37])
+    causal, masked = (SimpleNamespace(training=SimpleNamespace(objective=name)) for name in ("causal", "masked"))
+    report = SimpleNamespace(result=result, mixture=mixture, training_losses=[8.28, 7.0, 5.37], recipe=causal)
     assert [mixture_line(report), *training_lines(report)] == [
         "mixture: web 70% (1.04 epochs), reference 30% (0.37 epochs)",
         "model: 1,328,256 parameters, 240 steps, 491,520 tokens",
@@ -25,6 +26,8 @@ def test_mixture_and_training_are_a_line_each():
         "trained model: 2.1000 bits/byte on held-out documents that the recipe keeps",
         "trained model: 1.9000 bits/byte on wikipedia",
     ]
+    report.recipe = masked
+    assert training_lines(report)[3].endswith("(of masked tokens only, both on held-out documents as extracted)")
 
 
 def test_servers_are_named_by_address_or_shown_by_a_command(monkeypatch, tmp_path):

@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 
 from gristmill.flows.experiments.mixture_options import Method, MixOptions
+from gristmill.flows.experiments.mixture_plan import check_options, kept_weights
 from gristmill.flows.experiments.mixtures import (
     Gain,
-    check_options,
     gains,
-    kept_weights,
     refusal,
     run_noise,
     source_groups,

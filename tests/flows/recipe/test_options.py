@@ -77,9 +77,9 @@ def test_a_command_has_an_option_for_each_field():
 
 EXPERIMENTS = {
     "ablate": (DecisionOptions, OtherDevice),
-    "mix": (MixOptions,),
+    "mix": (MixOptions, OtherDevice),
     "scale": (ScaleOptions,),
-    "agreement": (AgreementOptions,),
+    "agreement": (AgreementOptions, OtherDevice),
     "transfer": (TransferOptions,),
     "plan": (PlanOptions,),
     "capacity": (CrawlOptions,),
