@@ -11,6 +11,7 @@ import wrapt
 from prefect.logging import get_run_logger
 
 from gristmill.flows.experiments.decisions.arm_data import ComparisonData, proxy_data
+from gristmill.flows.experiments.decisions.arm_settings import check_data
 from gristmill.flows.experiments.decisions.plan import arms
 from gristmill.flows.experiments.decisions.runs import evaluation_set
 from gristmill.flows.experiments.decisions.tasks import DecisionTasks, mean_by_task, task_sets, tasks_folder
@@ -169,6 +170,7 @@ def agreement(recipe: RecipeLike, options: AgreementOptions) -> AgreementReport:
                 f"sizes are {sizes} and token budgets {tokens}; give two or more of each, in ascending order of size"
             )
         compared = arms(recipe, options)
+        check_data(compared.recipes)
         for other in compared.recipes.values():
             before_run(other, context.settings)
         folder = tasks_folder(context.settings, options.tasks) if options.tasks else None
