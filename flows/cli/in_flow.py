@@ -28,10 +28,10 @@ else:
 Result = TypeVar("Result")
 
 
-def recipe_to_run(name: str, limit: int | None, settings: Sequence[str] = ()) -> Recipe:
-    """Load and validate a recipe, with other values, before the libraries of the work are imported. Raises
+def recipe_to_run(name: str, limit: int | None, values: Sequence[str] = ()) -> Recipe:
+    """Load and validate a recipe before the libraries of the work are imported. `values`: of `--set`. Raises
     RecipeError."""
-    recipe = changed(load(name), settings)
+    recipe = changed(load(name), values)
     if limit is not None:
         recipe = recipe.model_copy(update={"limit": limit})
     machine = MachineSettings()

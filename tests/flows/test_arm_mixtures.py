@@ -136,6 +136,34 @@ def test_fixed_tokens_of_groups_are_scaled_to_the_run(home, base):
     assert most.budget_tokens == int(tokens * 8000 / 6400) // 256 * 256
 
 
+def test_upsampling_has_the_curve_of_the_whole_training(home, base):
+    given = ("mixture.by=[source, {column: rank, quantiles: 4}]", "mixture.upsample={max_copies: 2, discard: 0.25}")
+    whole = grouped(base, *given, "training.steps=40", "training.batch=4", "model.seq_len=50")  # 8,000 tokens
+    data = made(home, {"base": base, "up": whole})
+    arm, budget = data.arms["up"], data.budget_tokens
+    tokens = [arm.mixture.result["sources"][f"web/q0{n}"]["tokens"] for n in (2, 3, 4)]
+    everything = sum(arm.source_tokens.values())
+    first = everything - sum(tokens)
+
+    def copies(power: float) -> list[float]:
+        places = np.array([first, *tokens]).cumsum() / everything
+        integral = np.maximum((places - 0.25) / 0.75, 0) ** (power + 1)
+        return (np.diff(integral) * 8000 / np.array(tokens)).tolist()
+
+    # the steepest curve up to 8 with which the best range has two copies in the whole training, on a grid
+    power = max(each for each in np.linspace(0, 8, 4001) if copies(each)[-1] <= 2)
+    shares = [arm.shares[f"web/q0{n}"] for n in (2, 3, 4)]
+    expected = [often * count / 8000 for often, count in zip(copies(power), tokens, strict=True)]
+    assert shares == pytest.approx([each / sum(expected) for each in expected], rel=0.02)
+    assert 0.9 < max(arm.epochs.values()) <= 1 + 1e-9 and budget < 8000
+    part = variant(whole, "training.steps=4000").recipe  # of more tokens than the documents give
+    flat = made(home, {"up": part}).arms["up"]
+    often = [epochs for name, epochs in flat.epochs.items() if name != "web/q01"]
+    assert max(often) < 1.1 * min(often), "every range that is not discarded, as often as may be"
+    with pytest.raises(ValueError, match="^up: a run takes .* with mixture.upsample.max_copies 2: use fewer tokens"):
+        made(home, {"up": whole}, tokens=3 * budget, repeat=True)
+
+
 def test_packed_documents_are_not_cut(home, base):
     longer = {"packed": variant(base, "mixture.packing=best_fit").recipe}
     data = made(home, {"base": base} | longer, contexts={"base": SEQ_LEN, "packed": 128})

@@ -13,9 +13,10 @@ from gristmill.flows.stages.corpus import Corpus, NothingLeftError
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.tokens.mixture import Mixture
 from gristmill.tasks.tokens.plan import mean_shares
-from gristmill.tasks.tokens.strategies import group_weights, stretches
+from gristmill.tasks.tokens.strategies import group_weights, most, stretches
 
 _NO_CAP = 1e12  # epochs
+_ROOM = 0.999  # of what groups can give at most: sums of shares are rounded
 
 
 @dataclass(frozen=True)
@@ -55,16 +56,20 @@ class EncodedArm:
     def one_epoch(self) -> float:
         """The most tokens of a run in which no group is read more than once, nor more than its recipe allows."""
         total = sum(self.weights.values())
-        most = min(1, self.max_epochs)
-        return min(most * self.group_tokens[name] * total / weight for name, weight in self.weights.items())
+        often = min(1, self.max_epochs)
+        return min(often * self.group_tokens[name] * total / weight for name, weight in self.weights.items())
 
     def plan(self, budget: int) -> Mixture:
-        """The mixture for a run of so many tokens: fixed tokens of groups are scaled to it."""
-        if not self.settings.tokens:
-            return self.settings
-        share = budget / _whole(self.recipe)
-        fixed = {name: max(1, round(tokens * share)) for name, tokens in self.settings.tokens.items()}
-        return self.settings.model_copy(update={"tokens": fixed})
+        """The mixture for a run of so many tokens. What counts tokens of the recipe's training is scaled to it: fixed
+        tokens of groups, and the copies of the best range that decide how steep the curve of `upsample` is."""
+        settings, upsample = self.settings, self.settings.upsample
+        if not settings.tokens and not upsample:
+            return settings
+        share = budget / training_tokens(self.recipe, settings, self.group_tokens)
+        fixed = {name: max(1, round(tokens * share)) for name, tokens in settings.tokens.items()}
+        if upsample and upsample.power is None:
+            upsample = upsample.model_copy(update={"max_copies": upsample.max_copies * share})
+        return settings.model_copy(update={"tokens": fixed, "upsample": upsample})
 
     def with_sources(self, name: str, tokens: Mapping[str, int]) -> "EncodedArm":
         """The arm with so many tokens of each source. Raises as `read_mixture`."""
@@ -118,10 +123,9 @@ def _check_sources(name: str, sources: Iterable[str], tokens: Mapping[str, int])
 
 
 def _weights(name: str, recipe: Recipe, settings: Mixture, tokens: Mapping[str, int]) -> dict[str, float]:
-    """The shares of groups in a run in which no group meets its cap."""
-    upsample = settings.upsample and settings.upsample.model_copy(update={"max_copies": _NO_CAP})
-    free = settings.model_copy(update={"max_epochs": _NO_CAP, "upsample": upsample})
-    budget = _whole(recipe)
+    """The shares of groups in a run in which no group meets its cap; with `upsample` those of the whole training."""
+    free = settings.model_copy(update={"max_epochs": _NO_CAP})
+    budget = training_tokens(recipe, settings, tokens)
     try:
         found = mean_shares(stretches(free, dict(tokens), budget), budget)
     except ValueError as error:
@@ -129,9 +133,14 @@ def _weights(name: str, recipe: Recipe, settings: Mixture, tokens: Mapping[str, 
     return {group: share for group, share in found.items() if share > 0}
 
 
-def _whole(recipe: Recipe) -> int:
-    """Tokens of the recipe's whole training."""
-    return recipe.training.token_budget(recipe.model.seq_len)
+def training_tokens(recipe: Recipe, settings: Mixture, tokens: Mapping[str, int]) -> int:
+    """Tokens of the recipe's whole training; with `upsample` no more than its groups give, since a comparison may have
+    a part of the documents."""
+    whole = recipe.training.token_budget(recipe.model.seq_len)
+    if settings.upsample is None:
+        return whole
+    named = [name for name, weight in group_weights(settings, tokens).items() if weight]
+    return max(1, min(whole, int(_ROOM * most(settings.upsample, sum(tokens[name] for name in named)))))
 
 
 def run_budget(arms: Mapping[str, EncodedArm], tokens: int, step_tokens: int, repeat: bool) -> int:
@@ -145,12 +154,12 @@ def run_budget(arms: Mapping[str, EncodedArm], tokens: int, step_tokens: int, re
             f"{_listed(arms[least])} to read: add documents to its sources, or reduce the batch or the context"
         )
     for name, arm in arms.items():
-        most = arm.max_epochs * sum(arm.group_tokens[group] for group in arm.weights)
-        if most < budget or not _fills(arm, budget):
+        enough = arm.max_epochs * sum(arm.group_tokens[group] for group in arm.weights)
+        key = "mixture.upsample.max_copies" if arm.settings.upsample else "mixture.max_epochs"
+        if enough < budget or not _fills(arm, budget):
             raise ValueError(
                 f"{name}: a run takes {budget:,} tokens, but the sources have {_listed(arm)}, which is at "
-                f"most {most:,.0f} with mixture.max_epochs {arm.settings.max_epochs:g}: use fewer tokens, "
-                "raise mixture.max_epochs or add data"
+                f"most {enough:,.0f} with {key} {arm.max_epochs:g}: use fewer tokens, raise {key} or add data"
             )
     return budget
 
@@ -159,6 +168,10 @@ def _fills(arm: EncodedArm, budget: int) -> bool:
     """Whether every phase, and every group with fixed tokens, has the tokens of a run."""
     if arm.is_plain:
         return True
+    if arm.settings.upsample and any(
+        budget * share > arm.max_epochs * arm.group_tokens[group] for group, share in arm.weights.items()
+    ):
+        return False
     try:
         stretches(arm.plan(budget), dict(arm.group_tokens), budget)
     except ValueError:

@@ -184,6 +184,19 @@ def not_compared(recipes: Mapping[str, Recipe], given: bool) -> dict[str, dict[s
     return left
 
 
+def check_data(recipes: Mapping[str, Recipe]) -> None:
+    """Raise ValueError for a candidate whose documents and mixture are the base's, where all recipes are trained by the
+    same models and tokenizer."""
+    (name, base), *others = recipes.items()
+    for label, other in others:
+        found = dict(differing(base, other))
+        for key, reason in found.items():
+            if not reason and key.split(".")[0] in (*_TRAINED, "tokenizer"):
+                found[key] = "the models and the tokenizer are the same for all recipes; use `gristmill decide ablate`"
+        if found and all(found.values()):
+            raise _same(label, name, found)
+
+
 def _same(label: str, base: str, reasons: Mapping[str, str]) -> ValueError:
     keys = "; ".join(f"{key} ({reason})" for key, reason in reasons.items())
     return ValueError(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import wrapt
 
+from gristmill.flows.experiments.decisions.arm_settings import check_data
 from gristmill.flows.experiments.decisions.device import Device, time_sentence
 from gristmill.flows.experiments.decisions.plan import Arms, arms
 from gristmill.flows.experiments.decisions.tasks import task_sets, tasks_folder
@@ -100,7 +101,7 @@ class AgreementPlan:
 
 def checked_agreement(settings: MachineSettings, recipe: Recipe, options: AgreementOptions) -> AgreementPlan:
     """Raises ValueError for sizes that do not ascend, fewer than MIN_ARMS recipes and unknown evaluation sets, and what
-    `arms`, `before_run`, `load_proxy` and `cell` raise."""
+    `arms`, `check_data`, `before_run`, `load_proxy` and `cell` raise."""
     sizes, tokens = options.sizes, options.tokens
     if len(sizes) < 2 or len(tokens) != len(sizes) or sorted(set(sizes)) != sizes:
         raise ValueError(
@@ -114,6 +115,7 @@ def checked_agreement(settings: MachineSettings, recipe: Recipe, options: Agreem
         )
     if options.seeds < 2:
         raise ValueError(f"seeds is {options.seeds}, so the noise of a run is unknown; use 2 or more")
+    check_data(compared.recipes)
     small = load_proxy(options.proxy)
     for other in compared.recipes.values():
         before_run(other, settings)

@@ -1,8 +1,11 @@
 """What runs of a comparison take up of a recipe's keys: every key is classified, and each that is not has a reason."""
 
+from dataclasses import replace
+
 import pytest
 
-from gristmill.flows.experiments.decisions.arm_costs import arm_cost, cost_sentence
+from gristmill.flows.experiments.decisions import page
+from gristmill.flows.experiments.decisions.arm_costs import ArmCost, arm_cost, cost_sentence
 from gristmill.flows.experiments.decisions.arm_settings import (
     MIXTURE,
     MODEL,
@@ -10,6 +13,7 @@ from gristmill.flows.experiments.decisions.arm_settings import (
     TRAINING,
     ArmSettings,
     arm_settings,
+    check_data,
     check_tokens,
     not_compared,
     own_tokenizers,
@@ -24,6 +28,7 @@ from gristmill.flows.stages.proxy import run_record
 from gristmill.tasks.tokens.mixture import Mixture
 from gristmill.training.config import TrainingConfig
 from gristmill.training.model_config import ModelConfig
+from tests.flows.decisions import CONDITIONS, report
 
 PROXY = load_proxy("small")
 BASE = load(
@@ -138,6 +143,29 @@ def test_keys_beside_one_that_is_compared_are_listed():
     assert "  other: training.batch 16; 251,904 parameters, " in shown
     assert plan.noise is None and "for the proxy small with these settings" in shown
     assert plan.conditions.costs == "", "a batch costs nothing"
+
+
+def test_recipes_with_the_same_documents_are_refused_where_all_have_the_same_models():
+    check_data({"base": BASE, "other": variant(BASE, "limit=3", "training.batch=9").recipe})
+    for setting in ("training.batch=9", "model.layers=3", "tokenizer.vocab_size=4096"):
+        with pytest.raises(ValueError, match=r"the models and the tokenizer are the same for all recipes; use `grist"):
+            check_data({"base": BASE, "other": variant(BASE, setting).recipe})
+
+
+def test_the_report_and_the_verdict_name_costs_that_differ():
+    costs = {"base": ArmCost(100, 2e9, 5e5), "wide": ArmCost(150, 2e9, 6e5)}
+    sentence = cost_sentence(costs)
+    assert sentence == "arms differ in cost: wide has 1.50 times the parameters of base"
+    plain = report({"wide": 0.02})
+    assert page.arms(plain).texts()[0][-1].name == "CPU hours"
+    shown = replace(plain, arms={name: replace(arm, cost=costs[name]) for name, arm in plain.arms.items()})
+    table = page.arms(shown)
+    shown_columns = [column.name for column in table.texts()[0]]
+    assert shown_columns[-2:] == ["parameters", "bytes of text of a run"], "not operations"
+    assert [row[-2:] for row in table.rows] == [(100, 5e5), (150, 6e5)]
+    assert shown.as_json()["arms"]["wide"]["cost"] == {"parameters": 150, "flops": 2e9, "text_bytes": 6e5}
+    verdict = replace(plain.verdicts[0], conditions=replace(CONDITIONS, costs=sentence))
+    assert verdict.sentence() == plain.verdicts[0].sentence().replace("; it applies to", f"; {sentence}; it applies to")
 
 
 OPTIONS = DecisionOptions(judge=["web"])

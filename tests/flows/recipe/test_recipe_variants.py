@@ -116,7 +116,11 @@ def test_a_step_that_cannot_be_left_out(recipe, step, sentence):
 def test_raw_has_the_steps_alone_that_make_documents(recipe):
     assert raw(recipe).label == "raw"
     assert raw(recipe).recipe == recipe.model_copy(update={"steps": recipe.steps[:3]})
-    assert unfiltered(recipe) == recipe.model_copy(update={"steps": recipe.steps[1:3]})
+    assert unfiltered(recipe) == recipe.model_copy(update={"steps": recipe.steps[1:3], "mixture": None})
+    measured = variant(recipe, "mixture.by=[source, language]", "mixture.weights={web/en: 1}").recipe
+    assert unfiltered(measured) == unfiltered(recipe), "whatever its mixture reads of later steps"
+    with pytest.raises(RecipeError, match="^raw: mixture: groups documents by language, which no step measures"):
+        raw(measured)
 
 
 WHERE = {
