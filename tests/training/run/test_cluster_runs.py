@@ -95,7 +95,7 @@ def test_a_flow_that_ends_takes_its_runs_from_the_workers(corpus, tmp_path):
     with dask_workers.cluster(tmp_path / "cluster", 2) as cluster:
         with by_workers(tmp_path / "home", cluster.address) as ours:
             wrong = run(tmp_path / "nowhere" / "mixture.json", 9)
-            with pytest.raises(RuntimeError, match=r"the proxy run .* ended: rank 0: FileNotFoundError"):
+            with pytest.raises(RuntimeError, match=r"the proxy run .* ended: rank 0: MissingFileError"):
                 train_proxies(ours, [*given, wrong])
         until = time.monotonic() + 60
         while ranks(tmp_path):
