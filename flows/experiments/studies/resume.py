@@ -73,7 +73,7 @@ def resumed(context: RunContext, recipe: Recipe, proxy: ProxyConfig, options: St
 
 
 def _loss(run: Path) -> float:
-    return float(checked_json.read(str(run / RESULT))["heldout/bits_per_byte"])
+    return float(files.read_json(str(run / RESULT))["heldout/bits_per_byte"])
 
 
 def _distance(one: Path, other: Path) -> str:
