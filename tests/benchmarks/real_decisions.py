@@ -8,9 +8,9 @@ samples of one pool of documents against each other.
 
 `aa` decides on another sample of the same text, again and again, and prints the variance components of all runs, which
 a proxy's noise file takes. `damage` decides on the first recipe that --against names, as often. Each such decision has
-pairs of its own, and the runs of other pairs as its A/A bank. `samples` decides between recipes that should not differ:
-each with the next, then each with the one behind it, and so on, all on the same pairs. Runs are stages of the home, and
-found again.
+pairs of its own, and with --bank-pairs the runs of other pairs as its A/A bank. `samples` decides between recipes that
+should not differ: each with the next, then each with the one behind it, and so on, all on the same pairs. Runs are
+stages of the home, and found again.
 """
 
 import argparse
@@ -32,7 +32,7 @@ from gristmill.flows.run.flow import recorded_flow
 from gristmill.flows.run.runner import run_context
 from gristmill.flows.stats.crossed import fitted
 from gristmill.flows.stats.protocol import Protocol, calibrate, decide
-from gristmill.flows.stats.runs import RunRequest
+from gristmill.flows.stats.runs import RunRequest, rate_of_pair
 from gristmill.flows.stats.verdict import Conditions
 
 FIRST = 201  # pair numbers that no decision of the demo takes
@@ -45,14 +45,16 @@ def real_decisions(recipe: RecipeLike, given: Any) -> None:
     base, samples = load(recipe), given.what == "samples"
     compared = arms(recipe, Candidates(given.against)) if given.against else Arms(base.name, {base.name: base}, {}, {})
     proxy = load_proxy(given.proxy)
-    count = max(given.pairs, given.bank_pairs) if samples else given.decisions * given.pairs
+    looks = (given.pairs,) if given.pairs else proxy.looks
+    most = looks[-1]
+    count = max(most, given.bank_pairs) if samples else given.decisions * most
     numbers = np.arange(FIRST, FIRST + count)
     with run_context(recipe) as context:
         data = proxy_data(
             context,
             proxy,
             compared.recipes,
-            proxy.tokens,
+            given.tokens or proxy.tokens,
             step_tokens=2 * proxy.step_tokens,  # whole steps in half of a run, as for a decision
             clean=given.clean,
             pairs=range(FIRST, FIRST + count) if given.resample else None,
@@ -70,29 +72,35 @@ def real_decisions(recipe: RecipeLike, given: Any) -> None:
             bank = calibrate(runs, evaluation, arm, others.tolist(), rates, tokens) if len(others) else None
             protocol = Protocol(
                 learning_rates=rates,
-                looks=(given.pairs,),
+                looks=looks,
                 first_pair=int(own[0]),
                 worth_pairs=0,
                 resample=given.resample,
             )
             [verdict] = decide(protocol, evaluation, arm, [candidate], tokens, named, bank, conditions).verdicts
-            print(f"{number + 1}: {verdict.effect:+.4f}, p {verdict.p_value:.3f}: {verdict.sentence()}", flush=True)
+            what = f"{number + 1}: {2 * verdict.pairs} runs, {verdict.effect:+.4f}, p {verdict.p_value:.3f}"
+            print(f"{what}: {verdict.sentence()}", flush=True)
 
         if samples:
             names = list(compared.recipes)
             for number in range(given.decisions):
                 at, apart = number % len(names), 1 + number // len(names)
                 other = names[(at + apart) % len(names)]
-                decided(number, names[at], other, numbers[: given.pairs], numbers[: given.bank_pairs])
+                decided(number, names[at], other, numbers[:most], numbers[: given.bank_pairs])
             return
         candidate = AGAIN if given.what == "aa" else compared.candidates[0]
         for number in range(given.decisions):
-            own, others = np.split(np.roll(numbers, -number * given.pairs), [given.pairs])
+            own, others = np.split(np.roll(numbers, -number * most), [most])
             decided(number, base.name, candidate, own, others[: given.bank_pairs])
         if given.what == "aa":
-            wanted = [RunRequest(base.name, int(p), rate, tokens, s) for s in (0, 1) for p in numbers for rate in rates]
-            bits = np.array(runs(wanted)).reshape(2, len(numbers), len(rates), -1)
-            print(fitted(bits, evaluation).model_dump_json(indent=2))
+            trained = sorted({request.pair for request in runs.found})
+            of_pair = [rate_of_pair(pair, rates) for pair in trained]
+            wanted = [
+                RunRequest(base.name, p, r, tokens, s) for s in (0, 1) for p, r in zip(trained, of_pair, strict=True)
+            ]
+            bits = np.array(runs(wanted)).reshape(2, len(trained), -1)
+            groups = np.array([rates.index(rate) for rate in of_pair])
+            print(fitted(bits, evaluation, groups).model_dump_json(indent=2))
 
 
 def main() -> None:
@@ -100,9 +108,10 @@ def main() -> None:
     parser.add_argument("what", choices=["aa", "damage", "samples"])
     parser.add_argument("recipe", help="a YAML file, or the name of a shipped recipe")
     parser.add_argument("--against", action="append", default=[], help="another recipe; may be given again")
-    parser.add_argument("--decisions", type=int, default=12, help="how many (default: 12)")
-    parser.add_argument("--pairs", type=int, default=4, help="pairs of runs of each (default: 4)")
-    parser.add_argument("--bank-pairs", type=int, default=8, help="A/A pairs of each; 0 for none (default: 8)")
+    parser.add_argument("--decisions", type=int, default=10, help="how many (default: 10)")
+    parser.add_argument("--pairs", type=int, help="pairs of runs of each, with one analysis (default: as the proxy)")
+    parser.add_argument("--tokens", type=int, help="of a run (default: the proxy's)")
+    parser.add_argument("--bank-pairs", type=int, default=0, help="A/A pairs of each (default: none)")
     parser.add_argument("--judge", action="append", default=[], help="a set that counts; may be given again")
     parser.add_argument("--clean", help="texts that alone count, if --judge names no others")
     parser.add_argument("--proxy", default="small", help="a proxy file, or the name of a shipped one (default: small)")

@@ -294,7 +294,10 @@ class Plan:
             return "their time on this machine is unknown until `--plan` has measured it"
         proxies = [one.proxy for one in self.settings.values()] or [self.proxy]
         costliest = max(proxies, key=lambda proxy: run_flops(proxy, self.tokens))
-        time = time_of(self.device, costliest, self.tokens, self.cost.runs, evaluated_tokens(self.evaluation))
+        evaluated = evaluated_tokens(self.evaluation)
+        time = time_of(self.device, costliest, self.tokens, self.cost.runs, evaluated)
+        none, detected = (round(runs) for runs in self.cost.expected)
+        mean = time_of(self.device, costliest, self.tokens, (none, detected), evaluated).hours[0]
         least = "at least " if self.device.bound else ""
         money = "" if not self.device.price else f", for {least}{time.money[0]:,.2f} to {time.money[1]:,.2f}"
         low, high = (duration(3600 * hours) for hours in time.hours)
@@ -302,7 +305,8 @@ class Plan:
             f"{self.device.at_once} at once, {least}{duration(time.run)} each, of which "
             f"{duration(time.besides)} are start, evaluation and end "
             f"({run_flops(costliest, self.tokens):.2e} floating-point operations; {self.device.said}), so "
-            f"{least}{low} to {high}{money}, without the corpora of the candidates"
+            f"{least}{low} to {high}{money} ({least}{duration(3600 * mean)} on average without an effect), without the "
+            "corpora of the candidates"
         )
 
     def _of_data(self, data: ComparisonData) -> Iterator[str]:
