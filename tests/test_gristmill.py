@@ -48,8 +48,9 @@ def test_it_gives_the_flows_and_what_goes_with_them(folder):
     assert done.returncode == 0, done.stderr
     every = (
         "AgreementReport DecisionReport Difference Memorized MixtureResult PhraseIndex PhraseMatches Rows Run "
-        "ScalingReport Trace TrainingPlan WordIndex WordMatches ablate agreement corpus diff find find_words "
-        "load memorized mix open open_index open_words pipeline plan pretrain remake scale tokens trace"
+        "ScalingReport StudyReport Trace TrainingPlan WordIndex WordMatches ablate agreement corpus diff find "
+        "find_words load memorized mix open open_index open_words pipeline plan pretrain remake scale study tokens "
+        "trace"
     )
     release = f"demo True {version('gristmill')}"
     assert done.stdout.splitlines() == ["True True", "pipeline corpus", release, every, "True False"]

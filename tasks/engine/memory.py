@@ -1,4 +1,4 @@
-"""The memory of a worker that it has freed. Apart from the executors, since it is about the C library."""
+"""The memory of a worker that it has freed. Separate: it is about the C library, not about executors."""
 
 import ctypes
 

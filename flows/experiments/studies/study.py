@@ -96,7 +96,7 @@ def _answered(
     rows, reports = list[ArmResult](), list[DecisionReport]()
     for choice in others:
         candidate = variants.variant(recipe, *choice.settings).recipe
-        compared = Arms(first.label, {first.label: base, choice.label: candidate}, {}, {})
+        compared = Arms(recipe.name, {recipe.name: base, choice.label: candidate}, {}, {})
         try:
             reports.append(compare(context, compared, chosen, alpha))
         except (RuntimeError, ValueError) as error:
@@ -127,16 +127,16 @@ def _answered(
 def _row(report: DecisionReport, choice: Choice) -> ArmResult:
     decision = report.decision
     pairs = decision.protocol.pairs(0, decision.protocol.looks[-1])
-    runs = {run.request: run for run in report.runs}
-    own = [runs[decision.request(choice.label, pair)] for pair in pairs]
+    runs, [verdict] = {run.request: run for run in report.runs}, decision.verdicts
+    arm = choice.label if choice.label == verdict.candidate else decision.base
+    own = [runs[decision.request(arm, pair)] for pair in pairs]
     losses = tuple(run.bits_per_byte for run in own)
-    seconds, cost = float(np.mean([run.seconds for run in own])), report.arms[choice.label].cost
+    seconds, cost = float(np.mean([run.seconds for run in own])), report.arms[arm].cost
     keys = tuple(run.key for run in own)
-    [verdict] = decision.verdicts
     found = ArmResult(choice.label, choice.x, float(np.mean(losses)), seconds=seconds, losses=losses, keys=keys)
     if cost is not None:
         found = replace(found, parameters=cost.parameters, flops=cost.flops)
-    if choice.label == decision.base:
+    if arm == decision.base:
         return found
     return replace(found, outcome=verdict.outcome, effect=verdict.effect, low=verdict.low, high=verdict.high)
 

@@ -98,7 +98,7 @@ def test_plans_have_runs_tokens_and_time(words, runs, folder):
 
 def test_the_plan_of_a_mixture_has_the_time_of_its_runs(folder):
     """Written out: a run takes its start and its operations at the device's rate, eight at once."""
-    from gristmill.flows.experiments.decisions.device import START_SECONDS, Device
+    from gristmill.flows.experiments.decisions.device import Device
     from gristmill.flows.run.progress import duration
 
     plan = planned_mixture(MachineSettings(), load("r.yaml"), MixOptions(judge=["web"], tokens=200_000))
@@ -108,8 +108,8 @@ def test_the_plan_of_a_mixture_has_the_time_of_its_runs(folder):
         2 * model.dim * model.dim + 2 * model.dim * model.head_dim * model.kv_head_count + 3 * model.dim * model.ffn_dim
     )
     operations = 6 * (matrices + plan.proxy.vocab_size * model.dim) + 12 * model.layers * model.dim * model.seq_len
-    seconds = START_SECONDS + operations * 200_000 / 1e10
-    said = " ".join(plan.lines(lambda proxy: Device("a device", 1e10, 8)))
+    seconds = 3 + operations * 200_000 / 1e10
+    said = " ".join(plan.lines(lambda proxy: Device("a device", 1e10, 8, start=3.0)))
     assert f"8 at once, {duration(seconds * -(-70 // 8))} (a device)" in said
 
 

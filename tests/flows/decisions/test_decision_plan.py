@@ -213,7 +213,9 @@ def test_tokens_are_at_most_those_of_the_smallest_recipes_files(tmp_path):
 def test_a_clean_text_of_few_documents_is_what_judges(tmp_path):
     (tmp_path / "clean.jsonl").write_text('{"text": "a"}\n' * 30)
     recipe = load(of_files(tmp_path, {"a": 10_000}))
-    other = recipe.model_copy(update={"name": "b"})
+    other = load(
+        of_files(tmp_path, {"a": 10_000}) | {"name": "b", "steps": [{"step": "extract"}, {"step": "gopher_quality"}]}
+    )
     options = replace(OPTIONS, clean=str(tmp_path / "clean.jsonl"))
     plan = planned(Arms("a", {"a": recipe, "b": other}, {}, {}), options, here, {})
     known = expected(MachineSettings(home=str(tmp_path / "home")), plan, options, None)

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import nullcontext
 
 import mlflow
 import pytest
@@ -41,7 +42,7 @@ DATASETS = Datasets(stage("evaluation_documents", "e0"), {name: stage("mixture",
 
 def tracked(settings, decided, identity: str = "") -> ParentRun:
     params = {"tokens": 200, "proxy": {"name": "small"}}
-    return tracking.decision_run(settings, "base", identity or decided.id, params, DATASETS)
+    return tracking.decision_run(settings, "base", identity or decided.id, params, DATASETS, nullcontext)
 
 
 def log_runs(run: ParentRun, trained, losses) -> None:

@@ -46,7 +46,7 @@ def test_every_field_has_a_description():
 
 def test_every_parameter_of_a_comparison_has_a_description():
     fields = ablate.parameters.properties
-    assert len(fields) == 16
+    assert len(fields) == 17
     assert [name for name, field in fields.items() if not field.get("description")] == []
 
 
