@@ -6,16 +6,20 @@ batch. Where the loss falls by `slope` for each factor e of tokens, runs on equa
 
     loss(B) = loss(0) + slope ln(1 + B/C)
 
-C and the slope are fitted by least squares to the differences from the smallest batch. Its interval is a jackknife over
-pairs on the logarithm of C. An estimate is refused where the batches that were tried do not identify it.
+The slope is measured by runs of the smallest batch on half of the tokens, and C is fitted by least squares to the
+differences from the smallest batch. Its interval is a jackknife over pairs on the logarithm of C. An estimate is
+refused where the batches that were tried do not identify it, and where the losses do not follow the law, by an F test
+of its residuals against the noise of pairs: runs of a few steps are mostly warm-up, and show no critical batch.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from scipy.special import stdtrit
+from scipy.special import fdtrc, stdtrit
 
 _STEPS = 200  # of the grid for each factor e of C
+_MISFIT = 0.01  # level of the test that the losses do not follow the law
 _MARGIN = np.log(16)  # of the grid beyond the batches that were tried
 
 
@@ -30,40 +34,61 @@ class CriticalBatch:
     reason: str = ""
 
 
-def critical_batch(batches: np.ndarray, losses: np.ndarray, level: float = 0.9) -> CriticalBatch:
+def critical_batch(batches: np.ndarray, losses: np.ndarray, gains: np.ndarray, level: float = 0.9) -> CriticalBatch:
     """The critical batch by losses of equal tokens.
 
-    batches: sequences, ascending (batches,). losses: bits per byte (pairs, batches). ValueError if there are under
-    three batches or pairs.
+    batches: sequences, ascending (batches,). losses: bits per byte (pairs, batches). gains: of the smallest batch, bits
+    per byte at half of the tokens less those at all, of the first pairs (n,). ValueError if there are under three
+    pairs, batches or gains.
     """
     pairs = len(losses)
-    if pairs < 3 or len(batches) < 3:
+    if min(pairs, len(batches), len(gains)) < 3:
         raise ValueError(
-            f"critical batch: {pairs} pairs and {len(batches)} batches are too few; use 3 or more of each."
+            f"critical batch: {pairs} pairs, {len(batches)} batches and {len(gains)} gains; use 3 or more of each."
         )
     beyond = losses - losses[:, :1]
-    value, slope, is_inside = _fitted(batches, beyond.mean(axis=0))
-    if slope <= 0:
-        return CriticalBatch(None, None, None, None, "the loss does not rise with the batch")
+    if gains.mean() <= 0 or beyond[:, -1].mean() <= 0:
+        return _refused("the loss does not fall with tokens, or does not rise with the batch")
+    value, is_inside = _fitted(batches, beyond.mean(axis=0), gains.mean())
     if not is_inside:
-        return CriticalBatch(None, None, None, None, "the losses fit any critical batch beyond those that were tried")
-    each = np.array(
-        [np.log(_fitted(batches, np.delete(beyond, pair, axis=0).mean(axis=0))[0]) for pair in range(pairs)]
-    )
-    pseudo = pairs * np.log(value) - (pairs - 1) * each
+        return _refused("the losses fit any critical batch beyond those that were tried")
+    if _misfit(batches, beyond, value, gains.mean()) < _MISFIT:
+        return _refused("the losses of the batches do not follow its law")
+    without = [
+        _fitted(batches, np.delete(beyond, pair, axis=0).mean(axis=0), np.delete(gains, pair).mean())[0]
+        if pair < len(gains)
+        else _fitted(batches, np.delete(beyond, pair, axis=0).mean(axis=0), gains.mean())[0]
+        for pair in range(pairs)
+    ]
+    pseudo = pairs * np.log(value) - (pairs - 1) * np.log(without)
     reach = float(stdtrit(pairs - 1, (1 + level) / 2) * pseudo.std(ddof=1) / np.sqrt(pairs))
     low, high = value * np.exp(-reach), value * np.exp(reach)
-    if high / low > (batches[-1] / batches[0]) ** 2:
-        return CriticalBatch(None, None, None, None, f"its {level:.0%} interval is {low:.2g} to {high:.2g} sequences")
-    return CriticalBatch(value, float(low), float(high), slope)
+    if high / low > batches[-1] / batches[0]:
+        return _refused(f"its {level:.0%} interval is {low:.2g} to {high:.2g} sequences")
+    return CriticalBatch(value, float(low), float(high), float(gains.mean() / np.log(2)))
 
 
-def _fitted(batches: np.ndarray, beyond: np.ndarray) -> tuple[float, float, bool]:
-    """The best critical batch of a grid, its slope, and whether it is not at an end of the grid."""
+def _refused(reason: str) -> CriticalBatch:
+    return CriticalBatch(None, None, None, None, reason)
+
+
+def _law(batches: np.ndarray, values: Any, gain: float) -> np.ndarray:
+    """Losses beyond the smallest batch's, for each critical batch (values, batches)."""
+    return gain / np.log(2) * (np.log1p(batches / values) - np.log1p(batches[0] / values))
+
+
+def _misfit(batches: np.ndarray, beyond: np.ndarray, value: float, gain: float) -> float:
+    """Probability of residuals as large as these if the law holds, by an F test of their means."""
+    pairs, free = len(beyond), len(batches) - 2
+    residuals = (beyond.mean(axis=0) - _law(batches, value, gain))[1:]
+    errors = beyond[:, 1:].var(axis=0, ddof=1) / pairs
+    return float(fdtrc(free, pairs - 1, float((residuals**2 / errors).sum()) / free))
+
+
+def _fitted(batches: np.ndarray, beyond: np.ndarray, gain: float) -> tuple[float, bool]:
+    """The best critical batch of a grid, and whether it is not at an end of the grid."""
     ends = np.log(batches[0]) - _MARGIN, np.log(batches[-1]) + _MARGIN
     grid = np.exp(np.linspace(*ends, int((ends[1] - ends[0]) * _STEPS)))
-    shape = np.log1p(batches / grid[:, None]) - np.log1p(batches[0] / grid[:, None])
-    slopes = (shape @ beyond) / (shape**2).sum(axis=1)
-    errors = ((beyond - slopes[:, None] * shape) ** 2).sum(axis=1)
+    errors = ((beyond - _law(batches, grid[:, None], gain)) ** 2).sum(axis=1)
     best = int(errors.argmin())
-    return float(grid[best]), float(slopes[best]), 0 < best < len(grid) - 1
+    return float(grid[best]), 0 < best < len(grid) - 1

@@ -11,7 +11,7 @@ from gristmill.flows.recipe.proxy import ProxyConfig
 from gristmill.flows.recipe.recipe import Recipe
 
 RATE = 0.01  # runs take up only its ratio to that of the base
-MIN_STEPS = 8  # of a run with the largest batch
+MIN_STEPS = 16  # of a run with the largest batch
 FACTORS = (1, 2, 4, 8, 16, 32)
 LARGE = 8  # times the proxy's batch, at which rules for the learning rate are compared
 QUANTILES = 10

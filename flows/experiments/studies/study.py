@@ -108,7 +108,7 @@ def _answered(
         if len(reports) == 1:
             rows.insert(0, _row(reports[0], first))
         rows.append(_row(reports[-1], choice))
-    critical = _critical(rows) if question == "batch" else None
+    critical = _critical(max(reports, key=lambda one: len(one.runs)), rows) if question == "batch" else None
     scale = _noise_scale(context, rows) if question == "batch" else None
     identity = files.digest("\n".join(report.id for report in reports).encode())[:16]
     return StudyReport(
@@ -141,12 +141,20 @@ def _row(report: DecisionReport, choice: Choice) -> ArmResult:
     return replace(found, outcome=verdict.outcome, effect=verdict.effect, low=verdict.low, high=verdict.high)
 
 
-def _critical(rows: list[ArmResult]) -> CriticalBatch | None:
-    """None for under three batches that were trained."""
+def _critical(report: DecisionReport, rows: list[ArmResult]) -> CriticalBatch | None:
+    """None for under three batches that were trained. `report`: a decision with a verdict, for which the base has also
+    been trained on half of the tokens."""
     trained = [row for row in rows if row.losses and row.x is not None]
     if len(trained) < 3:
         return None
-    return critical_batch(np.array([row.x for row in trained]), np.array([row.losses for row in trained]).T)
+    decision, losses = report.decision, {run.request: run.bits_per_byte for run in report.runs}
+    gains = [
+        losses[half] - losses[decision.request(half.arm, half.pair)] for half in losses if half.tokens < decision.tokens
+    ]
+    if len(gains) < 3:
+        return CriticalBatch(None, None, None, None, "no batch was found to be worse than the smallest")
+    measured = np.array([row.x for row in trained]), np.array([row.losses for row in trained]).T
+    return critical_batch(*measured, np.array(gains))
 
 
 def _noise_scale(context: RunContext, rows: list[ArmResult]) -> float | None:
