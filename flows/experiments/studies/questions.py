@@ -45,11 +45,12 @@ def _batches(recipe: Recipe, proxy: ProxyConfig, options: StudyOptions) -> list[
 def _rate_rules(recipe: Recipe, proxy: ProxyConfig, options: StudyOptions) -> list[Choice]:
     batch = proxy.training.batch
     large = batch * LARGE
+    # runs take up only keys that differ from the base, so every arm must have another batch than it
     return [
+        _with_batch(f"batch {batch}", batch, 1),
         _with_batch(f"batch {large}, unchanged rate", large, 1),
         _with_batch(f"batch {large}, square root rule", large, sqrt(LARGE)),
         _with_batch(f"batch {large}, linear rule", large, LARGE),
-        _with_batch(f"batch {batch}", batch, 1),
     ]
 
 

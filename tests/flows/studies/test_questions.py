@@ -38,10 +38,13 @@ def test_learning_rates_follow_the_batch_by_the_rules():
     _, _, batches = arms("batch")
     assert [one.proxy.training.batch for one in batches.values()] == [4, 8, 16, 32]
     assert [one.rate for one in batches.values()] == pytest.approx([1, 2**0.5, 2, 8**0.5], rel=1e-4)
-    _, _, rules = arms("rate-rule")
-    assert [(one.proxy.training.batch, round(one.rate, 3)) for one in rules.values()] == [
-        (32, 1), (32, 2.828), (32, 8), (4, 1)
-    ]  # fmt: skip
+    choices, recipes, _ = arms("rate-rule")
+    base = {choices[0].label: recipes[choices[0].label]}
+    for choice, rate in zip(choices[1:], (1, 8**0.5, 8), strict=True):
+        # each arm is compared with the base by itself, and only keys that differ between the two are taken up
+        first, other = arm_settings(base | {choice.label: recipes[choice.label]}, PROXY).values()
+        assert (first.proxy.training.batch, first.rate, other.proxy.training.batch) == (4, 1, 32)
+        assert other.rate == pytest.approx(rate, rel=1e-4)
 
 
 def test_precisions_clips_and_vocabularies_are_those_of_the_labels():
