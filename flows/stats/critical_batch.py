@@ -54,12 +54,10 @@ def critical_batch(batches: np.ndarray, losses: np.ndarray, gains: np.ndarray, l
         return _refused("the losses fit any critical batch beyond those that were tried")
     if _misfit(batches, beyond, value, gains.mean()) < _MISFIT:
         return _refused("the losses of the batches do not follow its law")
-    without = [
-        _fitted(batches, np.delete(beyond, pair, axis=0).mean(axis=0), np.delete(gains, pair).mean())[0]
-        if pair < len(gains)
-        else _fitted(batches, np.delete(beyond, pair, axis=0).mean(axis=0), gains.mean())[0]
-        for pair in range(pairs)
-    ]
+    without = []
+    for pair in range(pairs):
+        others, own = np.delete(beyond, pair, axis=0), gains[np.arange(len(gains)) != pair]
+        without.append(_fitted(batches, others.mean(axis=0), own.mean())[0])
     pseudo = pairs * np.log(value) - (pairs - 1) * np.log(without)
     reach = float(stdtrit(pairs - 1, (1 + level) / 2) * pseudo.std(ddof=1) / np.sqrt(pairs))
     low, high = value * np.exp(-reach), value * np.exp(reach)

@@ -182,7 +182,7 @@ def arm_data(
         return planned(halves[name][pair], length, cut)
 
     def shorter(name: str, pair: int, length: int) -> StageResult:
-        # where a phase begins depends on the length of the run; shares alone do not
+        # where a phase begins depends on the length of the run; shares do not
         return read_by(name, pair, length if encoded_arms[name].settings.phases else budget)
 
     half = (lambda name, pair: read_by(name, pair, budget)) if pairs else None

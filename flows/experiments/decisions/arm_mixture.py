@@ -123,7 +123,7 @@ def _check_sources(name: str, sources: Iterable[str], tokens: Mapping[str, int])
 
 
 def _weights(name: str, recipe: Recipe, settings: Mixture, tokens: Mapping[str, int]) -> dict[str, float]:
-    """The shares of groups in a run in which no group meets its cap; with `upsample` those of the whole training."""
+    """The shares of groups in a run in which no group meets its cap; with `upsample`, in the whole training."""
     free = settings.model_copy(update={"max_epochs": _NO_CAP})
     budget = training_tokens(recipe, settings, tokens)
     try:

@@ -18,7 +18,7 @@ from gristmill.flows.recipe.recipe import Recipe
 from gristmill.tasks.models.filter import LearnedFilter
 from gristmill.training.model_config import ModelConfig
 
-COMPARED = ""  # in place of a reason
+COMPARED = ""  # instead of a reason
 _SPEED = "it changes only speed, memory and rounding"
 _RECORDS = "it changes only what is measured or kept, not the weights"
 _PAIR = "each pair of runs sets it"
@@ -131,6 +131,7 @@ RECIPE: dict[str, str] = {
     "word_index": _FULL_RUN,
     "export": _FULL_RUN,
 }
+_BY_RATIO = ("learning_rate", "embedding_rate", "head_rate", "vector_rate", "warmup_steps")
 _SECTIONS = {"training": TRAINING, "model": MODEL, "mixture": MIXTURE}
 MIN_STEPS = 4  # of a run: what a difference is worth is measured by runs of half the tokens, of two steps at least
 
@@ -182,6 +183,21 @@ def not_compared(recipes: Mapping[str, Recipe], given: bool) -> dict[str, dict[s
         if found and len(left[label]) == len(found):
             raise _same(label, name, left[label])
     return left
+
+
+def proxy_values(recipe: Recipe, settings: Mapping[str, ArmSettings]) -> list[str]:
+    """Keys of `training` that a recipe sets and runs do not take up, since all recipes have the same value, as
+    "training.precision fp16 (the proxy has auto)". Empty unless recipes differ in `training` or `model`."""
+    taken = {change.partition(" ")[0] for one in settings.values() for change in one.changes}
+    own = next(iter(settings.values())).proxy.training if taken else recipe.training
+    return [
+        f"training.{name} {_shown(value)} (the proxy has {_shown(getattr(own, name))})"
+        for name in sorted(recipe.training.model_fields_set)
+        if not TRAINING[name]
+        and name not in _BY_RATIO
+        and f"training.{name}" not in taken
+        and (value := getattr(recipe.training, name)) != getattr(own, name)
+    ]
 
 
 def check_data(recipes: Mapping[str, Recipe]) -> None:

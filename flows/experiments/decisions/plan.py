@@ -10,7 +10,13 @@ from pydantic import ValidationError
 from gristmill.flows.experiments.decisions.arm_costs import ArmCost, arm_cost, cost_sentence
 from gristmill.flows.experiments.decisions.arm_data import ComparisonData
 from gristmill.flows.experiments.decisions.arm_mixture import MAX_LISTED
-from gristmill.flows.experiments.decisions.arm_settings import ArmSettings, arm_settings, check_tokens, not_compared
+from gristmill.flows.experiments.decisions.arm_settings import (
+    ArmSettings,
+    arm_settings,
+    check_tokens,
+    not_compared,
+    proxy_values,
+)
 from gristmill.flows.experiments.decisions.device import Device, run_flops, time_of
 from gristmill.flows.experiments.decisions.noise import ProxyNoise, read_noise
 from gristmill.flows.experiments.decisions.options import Candidates, DecisionOptions
@@ -284,6 +290,8 @@ class Plan:
                 rate = (f"learning rates x {one.rate:g}",) if one.rate != 1 else ()
                 trained = ", ".join([*one.changes, *rate])
                 yield f"  {name}: {trained}{'; ' * bool(trained)}{self.costs[name]}"
+            if values := proxy_values(self.arms.recipes[self.arms.base], self.settings):
+                yield f"the same in all recipes, so runs have the values of the proxy: {', '.join(values)}"
         for name, reasons in self.left.items():
             for key, reason in reasons.items():
                 if key != "name":
@@ -296,8 +304,8 @@ class Plan:
         costliest = max(proxies, key=lambda proxy: run_flops(proxy, self.tokens))
         evaluated = evaluated_tokens(self.evaluation)
         time = time_of(self.device, costliest, self.tokens, self.cost.runs, evaluated)
-        none, detected = (round(runs) for runs in self.cost.expected)
-        mean = time_of(self.device, costliest, self.tokens, (none, detected), evaluated).hours[0]
+        without_effect, detected = (round(runs) for runs in self.cost.expected)
+        mean = time_of(self.device, costliest, self.tokens, (without_effect, detected), evaluated).hours[0]
         least = "at least " if self.device.bound else ""
         money = "" if not self.device.price else f", for {least}{time.money[0]:,.2f} to {time.money[1]:,.2f}"
         low, high = (duration(3600 * hours) for hours in time.hours)

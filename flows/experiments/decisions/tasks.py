@@ -288,7 +288,7 @@ class DecisionTasks:
 
     def scored(self, model: StageResult, arm: str | None = None) -> pa.Table:
         """What a finished run makes of the examples that count, in their order: the columns of `task_losses`. `arm`:
-        whose tokenizer it has, None: that of all."""
+        whose tokenizer it has, None: the tokenizer of all."""
         tokenizer = self._data.tokenizer if arm is None else self._data.arms[arm].tokenizer
         losses = task_losses(self._context, self._folder, model, tokenizer)
         return read_losses(losses).filter(pa.array(self.counted))

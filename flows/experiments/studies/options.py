@@ -11,6 +11,6 @@ class StudyOptions(Judging):
     """What is varied, by how many runs of which model, and what judges."""
 
     pairs: int = option("pairs of runs of each arm with the base", 6, min=4)
-    tokens: int | None = option("tokens of each run; default: those of a decision", None, min=1)
+    tokens: int | None = option("tokens of each run; default: as for a decision", None, min=1)
     column: str = option("with order: column that documents are ordered by", "characters", metavar="COLUMN")
     schedule: str | None = option("with batch: training.schedule of all runs", None, metavar="SCHEDULE")

@@ -31,7 +31,7 @@ def plot(report: StudyReport) -> Markup | None:
         if report.critical and report.critical.value and report.critical.slope:
             layers.append(_curve(report, at))
     layers.append(Layer("points", at, middle, "part", f"{LEVEL:.0%} interval", low, high))
-    label = f"bits per byte above those of {report.base.label}"
+    label = f"bits per byte more than {report.base.label}"
     return charts.plot(label, axis, Axis(label, show=(0,)), *layers)
 
 

@@ -17,6 +17,7 @@ from gristmill.flows.experiments.decisions.arm_settings import (
     check_tokens,
     not_compared,
     own_tokenizers,
+    proxy_values,
     step_unit,
 )
 from gristmill.flows.experiments.decisions.options import DecisionOptions
@@ -185,3 +186,14 @@ def test_runs_of_too_few_steps_are_refused():
     check_tokens(found, 4 * 64 * 256)
     with pytest.raises(ValueError, match=r"^training.batch=64: a step takes 16,384 tokens, so .* at least 65,536, but"):
         check_tokens(found, 4 * 64 * 256 - 1)
+
+
+def test_values_that_all_recipes_share_are_named_where_the_proxy_has_others():
+    """A recipe in fp16 without and with a loss scale: the proxy is not in fp16, so the plan must say so."""
+    base = variant(BASE, "training.precision=fp16", "training.batch=32").recipe
+    settings = compared("training.loss_scaling=false", base=base)
+    shared = proxy_values(base, settings)
+    assert "training.precision fp16 (the proxy has auto)" in shared
+    assert any(line.startswith("training.batch 32 (the proxy has ") for line in shared)
+    assert not any("loss_scaling" in line for line in shared)
+    assert proxy_values(base, {"base": ArmSettings(PROXY), "other": ArmSettings(PROXY)}) == []

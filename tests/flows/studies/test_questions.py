@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 from lxml import html
 
+from gristmill.flows.cli.scaling import QuestionName
 from gristmill.flows.experiments.decisions.arm_settings import arm_settings
 from gristmill.flows.experiments.studies import page
 from gristmill.flows.experiments.studies.options import StudyOptions
-from gristmill.flows.experiments.studies.questions import QUESTIONS
+from gristmill.flows.experiments.studies.questions import QUESTIONS, RESUME
 from gristmill.flows.experiments.studies.report import ArmResult, StudyReport
 from gristmill.flows.recipe import variants
 from gristmill.flows.recipe.proxy import load_proxy
@@ -22,6 +23,10 @@ def arms(question: str):
     choices = QUESTIONS[question].choices(RECIPE, PROXY, OPTIONS)
     recipes = {one.label: variants.variant(RECIPE, *one.settings).recipe for one in choices}
     return choices, recipes, arm_settings(recipes, PROXY)
+
+
+def test_the_command_takes_the_questions_that_there_are():
+    assert [*QuestionName] == [*QUESTIONS, RESUME]
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
