@@ -100,7 +100,8 @@ class StudyReport:
                 yield f"these batches do not identify the critical batch: {one.reason}"
             else:
                 ends = f"{LEVEL:.0%} interval {one.low:.3g} to {one.high:.3g}"
-                yield f"the critical batch is {one.value:.3g} sequences ({ends})"
+                suits = "if a rate by the square root of the batch suits each, else it is larger"
+                yield f"the critical batch is {one.value:.3g} sequences ({ends}), {suits}"
         if self.noise_scale is not None:
             yield f"the gradient noise scale at the end of the runs is {self.noise_scale:.3g} sequences"
 
