@@ -80,8 +80,8 @@ def test_the_sentence_has_every_arm_with_its_interval():
     )
     assert failed == "batch 64 failed: the loss is not finite"
     assert critical == (
-        "the critical batch is 9 sequences (90% interval 6 to 14), if a rate by the square root of the batch suits each, "
-        "else it is larger"
+        "the critical batch is 9 sequences (90% interval 6 to 14), if a rate by the square root of the batch suits "
+        "each, else it is larger"
     )
     assert scale == "the gradient noise scale at the end of the runs is 5 sequences"
     unknown = CriticalBatch(None, None, None, None, "the loss does not rise")
