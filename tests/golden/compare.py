@@ -65,9 +65,11 @@ def _of_stage(
 
 
 def same(known: Entry, made: Entry) -> bool:
-    """Whether two entries have the same contents, or numbers that hardly differ."""
+    """Whether two entries have the same contents, or numbers that hardly differ and the same other columns."""
     if "numbers" not in known or "numbers" not in made:
         return known.get("contents") == made.get("contents") and ("numbers" in known) == ("numbers" in made)
+    if known.get("rest") != made.get("rest"):
+        return False
     one, other = known["numbers"], made["numbers"]
     return one.keys() == other.keys() and all(
         len(one[name]) == len(other[name])

@@ -1,5 +1,7 @@
 """What a finished stage has made, as one digest or as numbers, and the versions that it declares."""
 
+import hashlib
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -70,6 +72,24 @@ def numbers(stage: StageResult) -> dict[str, list[float]]:
     for path, value in _leaves(stage.result, ""):
         found[f"result{path}"] = [value]
     return found
+
+
+def others(stage: StageResult) -> str:
+    """The digest of all columns of a stage's tables that are not floats: identifiers, reasons, counts."""
+    digest = hashlib.md5(usedforsecurity=False)
+    for part in sorted(layout.parts(stage.folder, stage.manifest), key=lambda part: (part.phase, part.number)):
+        for name in sorted(part.files):
+            if name.endswith(".parquet"):
+                table = read_table(files.join(stage.folder, name))
+                kept = [column for column in table.column_names if not _is_float(table[column].type)]
+                digest.update(json.dumps([name, kept, table.select(kept).to_pylist()], default=str).encode())
+    return digest.hexdigest()
+
+
+def _is_float(kind: pa.DataType) -> bool:
+    while pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        kind = kind.value_type
+    return pa.types.is_floating(kind)
 
 
 def _floats(column: pa.ChunkedArray) -> Iterator[float]:

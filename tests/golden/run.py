@@ -13,7 +13,7 @@ from gristmill.tasks.engine.executors import Threads
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.spec import StageSpec
 from tests import corpora
-from tests.golden.contents import contents, numbers, other_releases, versions
+from tests.golden.contents import contents, numbers, other_releases, others, versions
 
 Entry = dict[str, Any]
 Table = dict[str, dict[str, Entry]]
@@ -68,9 +68,9 @@ class Golden:
     def _entry(self, place: str, stage: StageResult, is_float: bool) -> Entry:
         if (place, is_float) not in self.known:
             version, steps = versions(stage)
-            made = {"numbers": numbers(stage)} if is_float else {"contents": contents(stage)}
-            others = {"others": self.others[place]} if self.others[place] else {}
-            self.known[place, is_float] = {"version": version, "versions": steps} | made | others
+            made = {"numbers": numbers(stage), "rest": others(stage)} if is_float else {"contents": contents(stage)}
+            releases = {"others": self.others[place]} if self.others[place] else {}
+            self.known[place, is_float] = {"version": version, "versions": steps} | made | releases
         return self.known[place, is_float]
 
     def _inputs(self, stage: StageResult, labels: dict[str, str]) -> Entry:

@@ -194,6 +194,8 @@ def test_floats_are_compared_within_a_tolerance():
     far["one"]["model"]["numbers"]["loss"] = [2.01, 0.0]
     assert differences(known, near, {"one": True}) == []
     assert "model of row one: contents changed" in differences(known, far, {"one": True})[0]
+    near["one"]["model"]["rest"] = "other identifiers"
+    assert "model of row one: contents changed" in differences(known, near, {"one": True})[0]
 
 
 def test_the_table_is_written_as_it_is_read(tmp_path):

@@ -121,7 +121,7 @@ MILLS: Settings = {"name": "mills", "jsonl": ["{fixture}/mills.jsonl"], "id_colu
 
 
 def _embedded() -> list[Row]:
-    rounded = ("embedding_vectors", "embedding")
+    rounded = ("embedding_vectors", "embedding", "embedding_cut")  # its ledger has the scores
     near: Settings = {"step": "semantic_dedup"}
     return [
         row("embedding", [MILLS], [{**EMBEDDER, "heads": HEADS, "min_score": {"grade": 0.1}}], SCORED, floats=rounded),

@@ -140,6 +140,6 @@ ROWS = (
         [EMBEDDER],
         "embedding_grade",
         lambda at: [{**EMBEDDER, "min_score": {"grade": round(at, 1)}}],
-        floats=("embedding_vectors", "embedding"),
+        floats=("embedding_vectors", "embedding", "embedding_cut"),
     ),
 )
