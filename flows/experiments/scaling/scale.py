@@ -122,6 +122,8 @@ def scale(recipe: RecipeLike, options: ScaleOptions) -> ScalingReport:
         keys = [trained.spec(*one).key for one in wanted]
         judged = trained.evaluation.judged
         asked = {"budgets": str(options.budgets), "rate_sweeps": str(options.rate_sweeps)}
+        if options.forecasts:  # only then, so that laws without one keep their page
+            asked["forecasts"] = str(sorted(options.forecasts))
         identity = digest({"runs": "\n".join(sorted(keys)), "judged": "\n".join(judged)} | asked)[:16]
         params: dict[str, Any] = {"proxy": small.model_dump(mode="json"), "judged": list(judged)}
         params |= {"sizes": options.sizes, "tokens": options.tokens, "seeds": options.seeds}

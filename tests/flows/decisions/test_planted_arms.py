@@ -1,0 +1,85 @@
+"""Arms whose effect is planted, decided by real runs: noise at the end of training, and letters cut into bytes."""
+
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+import yaml
+
+from gristmill.storage import checked_json
+from tests.flows.decisions.test_decision_tasks import write
+from tests.planted.text import prose
+
+PROXY = {
+    "name": "tiny",
+    "vocab_size": 1024,
+    "sample_bytes": 400_000,
+    "model": {"dim": 48, "layers": 1, "heads": 4, "seq_len": 128, "qk_norm": True},
+    "tokens": 65_536,
+    "training": {"batch": 4, "micro_batch": 4, "warmup_steps": 12},
+    "learning_rates": [0.005, 0.015],
+    "looks": [4, 6, 8],
+    "evaluation_documents": 40,
+}
+SCRIPT = """
+import sys, gristmill
+recipe, proxy, other, judge = sys.argv[1:]
+print(*gristmill.ablate(recipe, against=[other], proxy=proxy, judge=[judge]).sentences, sep="\\n")
+"""
+
+
+def _texts(path: Path, language: str, count: int) -> str:
+    draw = Random(f"arms/{language}")
+    return write(path / f"{language}.jsonl", [{"text": " ".join(prose(draw, language, 150))} for _ in range(count)])
+
+
+def _noise(path: Path, count: int) -> str:
+    draw = Random("arms/noise")
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    texts = [" ".join("".join(draw.choices(letters, k=draw.randint(2, 9))) for _ in range(150)) for _ in range(count)]
+    return write(path / "noise.jsonl", [{"text": text} for text in texts])
+
+
+def _decided(runs, home: str, base: dict, other: dict, judge: str) -> dict:
+    proxy = runs.folder / f"{home}-proxy.yaml"
+    proxy.write_text(yaml.safe_dump(PROXY))
+    command = [sys.executable, "-c", SCRIPT, str(runs.write(base)), str(proxy), str(runs.write(other)), judge]
+    with open(runs.folder / f"{home}.log", "a") as log:
+        done = subprocess.run(
+            command, env=runs.environment(home, executor="threads"), cwd=runs.folder, stdout=log, stderr=log
+        )
+    assert done.returncode == 0, runs.log(home)
+    [found] = [checked_json.read(str(path)) for path in runs.home(home).glob("decisions/*.json")]
+    [verdict] = found["verdicts"]
+    print(home, verdict)
+    return verdict
+
+
+@pytest.mark.slow
+def test_noise_at_the_end_of_training_is_found_worse_than_the_same_noise_at_its_beginning(runs, tmp_path):
+    web, noise = _texts(tmp_path, "en", 900), _noise(tmp_path, 400)
+    early = {
+        "name": "early",
+        "sources": [{"name": "web", "jsonl": [web]}, {"name": "noise", "jsonl": [noise]}],
+        "steps": [{"step": "extract"}],
+        "mixture": {"phases": [{"share": 0.3, "weights": {"noise": 1}}, {"share": 0.7, "weights": {"web": 1}}]},
+    }
+    late = early | {"name": "late", "mixture": {"phases": early["mixture"]["phases"][::-1]}}
+    verdict = _decided(runs, "late-noise", early, late, "web")
+    assert verdict["verdict"] == "worse" and verdict["low"] > 0
+
+
+@pytest.mark.slow
+def test_a_tokenizer_that_cuts_a_script_into_bytes_is_found_worse(runs, tmp_path):
+    english, russian = _texts(tmp_path, "en", 500), _texts(tmp_path, "ru", 500)
+    whole = {
+        "name": "whole",
+        "sources": [{"name": "english", "jsonl": [english]}, {"name": "russian", "jsonl": [russian]}],
+        "steps": [{"step": "extract"}],
+        "tokenizer": {"vocab_size": 1024, "sample_bytes": 400_000},
+    }
+    cut = whole | {"name": "cut", "tokenizer": whole["tokenizer"] | {"character_coverage": 0.55}}
+    verdict = _decided(runs, "cut-script", whole, cut, "russian")
+    assert verdict["verdict"] == "worse" and verdict["low"] > 0
