@@ -167,18 +167,19 @@ class Phases:
         for schedule, first, end in zip(self.schedules, self.firsts, self.firsts[1:], strict=False):
             self.before.append([a + b for a, b in zip(self.before[-1], schedule.counts(end - first), strict=True)])
 
-    def _phase(self, sample: int) -> int:
+    def phase(self, sample: int) -> int:
+        """The number of the phase of a sample."""
         return bisect.bisect_right(self.firsts, sample) - 1
 
     def draw(self, sample: int) -> tuple[int, int]:
         """The source of a sample, and how many earlier samples came from the same source."""
-        phase = self._phase(sample)
+        phase = self.phase(sample)
         source, k = self.schedules[phase].draw(sample - self.firsts[phase])
         return source, self.before[phase][source] + k
 
     def counts(self, samples: int) -> list[int]:
         """How many of the first `samples` samples each source gets."""
-        phase = self._phase(samples)
+        phase = self.phase(samples)
         now = self.schedules[phase].counts(samples - self.firsts[phase])
         return [a + b for a, b in zip(self.before[phase], now, strict=True)]
 
@@ -289,6 +290,15 @@ class Order:
     def samples(self, number: int, end: int | None = None) -> range:
         """Those of a batch, or of the batches from `number` to before `end`."""
         return range(self.plan.first(number), self.plan.first(number + 1 if end is None else end))
+
+    def begins_phase(self, step: int, windows: Sequence[tuple[int, int]]) -> bool:
+        """Whether the batch of a step, counted from 0, is the first with samples of a later phase of the mixture.
+        `windows`: batches that are left out, as for `batch_number`."""
+        if step == 0 or len(self.schedule.firsts) == 1:
+            return False
+        ends = (self.samples(batch_number(each, windows)).stop for each in (step - 1, step))
+        before, now = (self.schedule.phase(end - 1) for end in ends)
+        return before != now
 
     def batch(self, number: int, rank: int = 0, world: int = 1) -> np.ndarray:
         """Token ids of a batch, int64 of shape (rows, seq_len + 1); rows = its size when world is 1. A token that is no

@@ -1,4 +1,4 @@
-"""One attempt at the bytes of a remote file, from an HTTP server or another of fsspec's stores.
+"""One attempt at the bytes of a remote file, from an HTTP server, S3 or another of fsspec's stores.
 
 The size and tag of each response are compared with the first one's: a file that changes while it is read is an error.
 """
@@ -25,8 +25,75 @@ _CHUNK = 1 << 18
 _CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)")
 
 
+class S3:
+    """One attempt at an object of S3. A range's response says how long the object is, so nothing is asked ahead of
+    it."""
+
+    host = ""
+
+    def __init__(self, fs: Any, inner: str) -> None:
+        self.fs, self.inner = fs, inner
+        self.bucket, self.key, self.version = fs.split_path(inner)
+        self.size: int | None = None
+        self.tag: str | None = None
+
+    def read(self, start: int, end: int) -> bytes:
+        data = self._get(f"bytes={start}-{end - 1}")
+        expected = max(0, (end if self.size is None else min(end, self.size)) - start)
+        if data and len(data) < expected:
+            raise BadResponse(f"the answer ends after {len(data)} of {expected} bytes", transient=True)
+        return data
+
+    def tail(self, length: int) -> bytes:
+        """The last bytes of the object, at most `length`."""
+        data = self._get(f"bytes=-{length}")
+        if self.size is None:
+            self.size = 0
+        if len(data) < min(length, self.size):
+            raise BadResponse(f"the answer ends after {len(data)} of {min(length, self.size)} bytes", transient=True)
+        return data
+
+    def info(self) -> dict[str, Any]:
+        return self.fs.info(self.inner, refresh=True)  # not from a listing that may be old
+
+    def close(self) -> None:
+        """Nothing is open between two reads."""
+
+    def _get(self, span: str) -> bytes:
+        try:
+            return fsspec.asyn.sync(self.fs.loop, self._request, span)
+        except FileNotFoundError as error:
+            if self.tag is None:
+                raise
+            raise BadResponse("it is gone", 404) from error
+        except OSError as error:
+            status = getattr(error.__cause__, "response", {}).get("ResponseMetadata", {}).get("HTTPStatusCode")
+            if status == 416:  # of an empty object any range, else one after its end
+                return b""
+            if status == 412:
+                raise BadResponse("it has changed while it was read") from error
+            raise
+
+    async def _request(self, span: str) -> bytes:
+        given = {"VersionId": self.version} if self.version else {}
+        given |= {"IfMatch": self.tag} if self.tag else {}
+        response = await self.fs._call_s3("get_object", Bucket=self.bucket, Key=self.key, Range=span, **given)
+        try:
+            data = await response["Body"].read()
+        finally:
+            response["Body"].close()
+        if response["ContentLength"] == 0:  # some stores refuse any range of an empty object, others do not
+            self.size, self.tag = 0, response["ETag"]
+            return data
+        content_range = _CONTENT_RANGE.fullmatch(response.get("ContentRange", ""))
+        if content_range is None or content_range[3] == "*":
+            raise BadResponse(f"the store answers {span} with the range {response.get('ContentRange')!r}")
+        self.size, self.tag = int(content_range[3]), response["ETag"]
+        return data
+
+
 class Store:
-    """One attempt at a file of S3 or another of fsspec's file systems, whose open file knows its size and tag."""
+    """One attempt at a file of another of fsspec's file systems, whose open file knows its size and tag."""
 
     host = ""
 
@@ -53,6 +120,11 @@ class Store:
         if len(data) < end - start:
             raise BadResponse(f"the answer ends after {len(data)} of {end - start} bytes", transient=True)
         return data
+
+    def tail(self, length: int) -> bytes:
+        """None: the size is asked for, and ranges by their places."""
+        self._open()
+        return b""
 
     def info(self) -> dict[str, Any]:
         self._open()
@@ -90,6 +162,11 @@ class Http:
     def close(self) -> None:
         """Without waiting, since at a process's end the loop stands still. A thread that reads ends with an error."""
         self.fs.loop.call_soon_threadsafe(self._drop)
+
+    def tail(self, length: int) -> bytes:
+        """None: servers without ranges would send the whole file."""
+        self.read(0, 1)
+        return b""
 
     def info(self) -> dict[str, Any]:
         self.read(0, 1)

@@ -163,9 +163,8 @@ def _is_transient(error: BaseException) -> bool:
         return True
     # imported here because a machine that reads no S3 need not wait for it
     from botocore.exceptions import HTTPClientError
-    from s3fs.utils import FileExpired
 
-    if not isinstance(error, OSError) or isinstance(error, FileNotFoundError | PermissionError | FileExpired):
+    if not isinstance(error, OSError) or isinstance(error, FileNotFoundError | PermissionError):
         return isinstance(error, HTTPClientError)
     return _status(error) in TRANSIENT or error.errno in _NETWORK
 

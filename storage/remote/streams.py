@@ -26,7 +26,7 @@ from gristmill.storage.remote.retry import NEVER, RemoteIOError, slot, with_retr
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-    from gristmill.storage.remote.backends import Http, Store
+    from gristmill.storage.remote.backends import S3, Http, Store
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -155,16 +155,16 @@ class _File:
     """A remote file, read by one thread at a time."""
 
     def __init__(self, path: str, remote_io: RemoteIOConfig | None) -> None:
-        # s3fs compares tags only with this option
-        options = {"local_expiry_check": True} if path.startswith(("s3://", "s3a://")) else {}
-        fs, inner = file_system(path, **options)
+        fs, inner = file_system(path)
         self.label, self.remote_io = redact_url(path), remote_io or configured()
         self.backend = self._backend(fs, inner)
 
-    def _backend(self, fs: Any, inner: str) -> "Http | Store":
-        from gristmill.storage.remote.backends import Http, Store  # local files need no aiohttp
+    def _backend(self, fs: Any, inner: str) -> "Http | S3 | Store":
+        from gristmill.storage.remote.backends import S3, Http, Store  # local files need no aiohttp
 
-        return Http(fs, inner, self.remote_io) if _is_http(fs) else Store(fs, inner)
+        if _is_http(fs):
+            return Http(fs, inner, self.remote_io)
+        return S3(fs, inner) if "s3" in fs.protocol else Store(fs, inner)
 
     def read(self, start: int, end: int, stop: threading.Event = NEVER) -> bytes | bytearray:
         size = self.backend.size
@@ -172,6 +172,12 @@ class _File:
             return b""
         what = f"{self.label}, bytes {start}-{end - 1}"
         data = self._with_retries(lambda: self.backend.read(start, end), what, stop)
+        traffic.count_read(len(data))
+        return data
+
+    def tail(self, length: int) -> bytes:
+        """The last bytes, at most so many; none from a store that is not asked so. Then the size is known."""
+        data = self._with_retries(lambda: self.backend.tail(length), f"{self.label}, its end", NEVER)
         traffic.count_read(len(data))
         return data
 
@@ -223,12 +229,16 @@ class _Forward(io.RawIOBase):
         super().close()
 
 
+# What Parquet's footer most often fits into, and a small file whole.
+_TAIL = 1 << 16
+
+
 class _Ranges(io.RawIOBase):
-    """A file at any place, one request for each read."""
+    """A file at any place, one request for each read, but none for what its end has, which comes as it opens."""
 
     def __init__(self, file: _File) -> None:
         self.file, self.position = file, 0
-        file.info()
+        self.tail = memoryview(file.tail(_TAIL))
         if file.backend.size is None:
             raise RemoteIOError(
                 f"{file.label}: its server does not say how long it is; copy the file and read the copy"
@@ -255,7 +265,11 @@ class _Ranges(io.RawIOBase):
 
     def readinto(self, buffer: "WriteableBuffer") -> int:
         target = memoryview(buffer)
-        data = self.file.read(self.position, self.position + len(target))
+        kept = self.size - len(self.tail)
+        if self.position >= kept:
+            data: bytes | bytearray | memoryview = self.tail[self.position - kept :][: len(target)]
+        else:
+            data = self.file.read(self.position, self.position + len(target))
         target[: len(data)] = data
         self.position += len(data)
         return len(data)

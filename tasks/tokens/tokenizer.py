@@ -142,9 +142,10 @@ class Tokenizer(Settings):
     sample_bytes: int = Field(100_000_000, gt=0, le=1 << 40, description="Text to train on, over all sources (bytes).")
     character_coverage: float = Field(
         0.9995,
-        gt=0,
+        ge=0.98,
         le=1,
-        description="Fraction of characters in the vocabulary. The rest fall back to bytes. Not used by "
+        description="Fraction of characters in the vocabulary, at least 0.98, as SentencePiece requires. The rest "
+        "fall back to bytes. Not used by "
         "`byte_bpe`, which has only bytes.",
     )
     symbols: tuple[Annotated[str, Field(pattern=r"^\S+$")], ...] = Field(

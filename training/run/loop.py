@@ -18,7 +18,6 @@ from typing import NamedTuple
 import torch
 import torch.distributed as dist
 
-from gristmill.samples.batch_plan import BatchPlan
 from gristmill.samples.order import Order, batch_number
 from gristmill.storage import files
 from gristmill.storage.damage import RecordedFile
@@ -173,7 +172,7 @@ def _train(run: RunConfig, world: World, stop: threading.Event, keeper: Keeper) 
         step, shown = progress.step if saved else -1, TrackedNames.of(manifest, training)
         tracker = Tracker(run.out, step, run.tracking, progress.logs, shown)
     machine = Machine(run.model, manifest.vocab_size, world, compute_dtype(training.precision, world.device))
-    learner = Learner(run, order.plan, world, state, recovery.forced, stop)
+    learner = Learner(run, order, world, state, recovery.forced, stop)
     record = Record(progress, training, tracker, learner.monitor.names, machine, state.clock)
     try:
         with (
@@ -233,14 +232,14 @@ def due(step: int, training: TrainingConfig, log_every: int) -> Due:
 class Learner:
     """Takes the steps of a run, one at a time; nothing of them is read here.
 
-    `plan`: the sizes of its batches. `forced`: the verdict on the update of a step that was taken before, see Recovery.
+    `order`: of its batches. `forced`: the verdict on the update of a step that was taken before, see Recovery.
     `stop`: that this rank was asked to stop.
     """
 
     def __init__(
         self,
         run: RunConfig,
-        plan: BatchPlan,
+        order: Order,
         world: World,
         state: TrainState,
         forced: Callable[[int], int | None],
@@ -248,7 +247,7 @@ class Learner:
     ) -> None:
         self.training, self.world, self.state, self.forced, self.stop = run.training, world, state, forced, stop
         self.monitor = Monitor(state.model, world)
-        self.plan, self.seq_len = plan, run.model.seq_len
+        self.plan, self.begins_phase, self.seq_len = order.plan, order.begins_phase, run.model.seq_len
 
     def rate(self, step: int, batch: int) -> float:
         """The learning rate of a step, counted from 1, on a batch, counted from 0: that of the schedule by the tokens
@@ -289,6 +288,8 @@ def _learn(
     log_every = training.log_every or (10 if learner.world.device.type == "cuda" else 1)
     step, left_out = record.progress.step, windows_left_out(record.progress.events)
     for inputs, targets in coming:
+        if learner.begins_phase(step, left_out):
+            state.outliers.begin()
         batch, step = batch_number(step, left_out), step + 1
         with profile.step(step):
             record.add(learner.take(step, batch, inputs, targets))

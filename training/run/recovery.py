@@ -110,8 +110,11 @@ class Recovery:
         """
         losses, decided = Losses(progress.losses), len(progress.events)
         judges = self.run.training.guard.enabled and self.replayed is None
+        left_out = windows_left_out(progress.events)
         spike, learned = None, True
         for number, step in enumerate(steps, progress.step + 1):
+            if self.order.begins_phase(number - 1, left_out):
+                losses.begin()
             if self.replayed is not None:
                 if step.verdict != self.forced(number):
                     raise FloatingPointError(

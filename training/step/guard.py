@@ -128,6 +128,10 @@ class Losses:
     def __init__(self, kept: list[float]) -> None:
         self.kept = kept
 
+    def begin(self) -> None:
+        """Forget all losses: those that follow are of other data, and may be higher for that reason."""
+        self.kept.clear()
+
     def threshold(self) -> tuple[float, float]:
         """(level of the losses before the newest, what the newest must exceed to be a spike).
 

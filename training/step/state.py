@@ -45,6 +45,10 @@ class Outliers:
         )  # logarithms of losses, of norms
         self.count = torch.zeros(1, dtype=torch.int64, device=device)
 
+    def begin(self) -> None:
+        """Forget all updates: those that follow learn from other data."""
+        self.count.zero_()
+
     def tensors(self) -> dict[str, torch.Tensor]:
         if not self.guard.enabled:
             return {}

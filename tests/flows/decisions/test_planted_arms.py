@@ -1,21 +1,25 @@
 """Arms whose effect is planted, decided by real runs: noise at the end of training, and letters cut into bytes."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 from random import Random
 
+import pyarrow as pa
 import pytest
 import yaml
 
-from gristmill.storage import checked_json
+from gristmill.storage import checked_json, parquet
+from gristmill.tasks.tokens.mixture import Mixture
+from gristmill.tasks.tokens.tokenizer import Tokenizer
 from tests.flows.decisions.test_decision_tasks import write
 from tests.planted.text import prose
+from tests.trained_tokenizers import train
 
 PROXY = {
     "name": "tiny",
-    "vocab_size": 1024,
-    "sample_bytes": 400_000,
+    "vocab_size": 600,
     "model": {"dim": 48, "layers": 1, "heads": 4, "seq_len": 128, "qk_norm": True},
     "tokens": 65_536,
     "training": {"batch": 4, "micro_batch": 4, "warmup_steps": 12},
@@ -42,6 +46,18 @@ def _noise(path: Path, count: int) -> str:
     return write(path / "noise.jsonl", [{"text": text} for text in texts])
 
 
+def _tokenizer(folder: Path, *sources: str) -> str:
+    """A tokenizer of 600 tokens, trained on some of the texts: letters that it has not seen are bytes."""
+    texts = [json.loads(line)["text"] for source in sources for line in Path(source).read_text().splitlines()]
+    folder.mkdir()
+    documents, kept = f"{folder}/documents.parquet", f"{folder}/kept.parquet"
+    ids = [*map(str, range(len(texts)))]
+    parquet.write_table(documents, pa.table({"id": ids, "text": texts}))
+    parquet.write_table(kept, pa.table({"id": ids}))
+    settings = Tokenizer(vocab_size=600, sample_bytes=400_000)
+    return str(folder / train(str(folder), {"a": [(documents, kept)]}, Mixture(weights={"a": 1}), settings, 3)["file"])
+
+
 def _decided(runs, home: str, base: dict, other: dict, judge: str) -> dict:
     proxy = runs.folder / f"{home}-proxy.yaml"
     proxy.write_text(yaml.safe_dump(PROXY))
@@ -64,9 +80,12 @@ def test_noise_at_the_end_of_training_is_found_worse_than_the_same_noise_at_its_
         "name": "early",
         "sources": [{"name": "web", "jsonl": [web]}, {"name": "noise", "jsonl": [noise]}],
         "steps": [{"step": "extract"}],
-        "mixture": {"phases": [{"share": 0.3, "weights": {"noise": 1}}, {"share": 0.7, "weights": {"web": 1}}]},
+        "mixture": {
+            "weights": {"noise": 0.3, "web": 0.7},
+            "phases": [{"share": 0.3, "weights": {"noise": 1}}, {"share": 0.7, "weights": {"web": 1}}],
+        },
     }
-    late = early | {"name": "late", "mixture": {"phases": early["mixture"]["phases"][::-1]}}
+    late = early | {"name": "late", "mixture": early["mixture"] | {"phases": early["mixture"]["phases"][::-1]}}
     verdict = _decided(runs, "late-noise", early, late, "web")
     assert verdict["verdict"] == "worse" and verdict["low"] > 0
 
@@ -78,8 +97,8 @@ def test_a_tokenizer_that_cuts_a_script_into_bytes_is_found_worse(runs, tmp_path
         "name": "whole",
         "sources": [{"name": "english", "jsonl": [english]}, {"name": "russian", "jsonl": [russian]}],
         "steps": [{"step": "extract"}],
-        "tokenizer": {"vocab_size": 1024, "sample_bytes": 400_000},
+        "tokenizer": {"path": _tokenizer(tmp_path / "both", english, russian)},
     }
-    cut = whole | {"name": "cut", "tokenizer": whole["tokenizer"] | {"character_coverage": 0.55}}
+    cut = whole | {"name": "cut", "tokenizer": {"path": _tokenizer(tmp_path / "one", english)}}
     verdict = _decided(runs, "cut-script", whole, cut, "russian")
     assert verdict["verdict"] == "worse" and verdict["low"] > 0

@@ -18,6 +18,7 @@ from functools import partial
 from types import SimpleNamespace
 
 import fsspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -394,6 +395,27 @@ class TestObjectStore:
         assert fetch("s3://crawl/a/file", 80_000, 80_001, FAST) == b""
         assert files.checksum("s3://crawl/a/file") == files.digest(CONTENT)
         assert info("s3://crawl/a/file")["size"] == len(CONTENT)
+
+    def test_a_small_table_is_one_request_and_a_large_one_its_end_and_its_columns(self, stored):
+        rng = np.random.default_rng(3)
+        small = pa.table({"a": np.arange(100), "b": rng.random(100)})
+        large = pa.table({"a": rng.random(50_000), "b": rng.random(50_000)})
+        for table, requests in ((small, 1), (large, 2)):
+            parquet.write_table("s3://crawl/table.parquet", table)
+            stored.requests.clear()
+            assert parquet.read_table("s3://crawl/table.parquet", columns=["a"]).equals(table.select(["a"]))
+            assert [method for method, _, _ in stored.requests] == ["GET"] * requests
+
+    def test_an_empty_object_and_what_is_after_the_end(self, stored):
+        fsspec.filesystem("s3").pipe("crawl/none", b"")
+        assert read("s3://crawl/none") == b"" == fetch("s3://crawl/none", 5, 9, FAST)
+        with open_ranges("s3://crawl/none", FAST) as f:
+            assert f.seek(0, 2) == 0 and f.read(3) == b""
+        with open_ranges("s3://crawl/a/file", FAST) as f:
+            assert f.seek(0, 2) == len(CONTENT) and f.read(3) == b""
+            for start in (0, 5, 4_460, len(CONTENT) - 1):  # the end that is kept begins at 4,465
+                f.seek(start)
+                assert f.read(9) == CONTENT[start : start + 9]
 
     @pytest.mark.parametrize("status", [500, 503])
     def test_bad_moments(self, stored, status):

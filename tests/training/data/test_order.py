@@ -214,6 +214,16 @@ def test_each_window_is_read_as_often_as_planned_give_or_take_one(phased):
     assert phased.schedule.counts(samples.stop)[1] == k
 
 
+def test_the_first_batches_of_phases(phased):
+    """Phases begin with the samples 60,000 and 90,000; batches have 7."""
+    begun = [step for step in range(13_000) if phased.begins_phase(step, ())]
+    assert begun == [60_000 // 7, 90_000 // 7]
+    # 20 batches before them are left out, then those that have the beginning itself
+    assert phased.begins_phase(60_000 // 7 - 20, [(0, 20)]) and not phased.begins_phase(60_000 // 7, [(0, 20)])
+    around = (60_000 // 7 - 5, 60_000 // 7 + 5)
+    assert [step for step in range(9_000) if phased.begins_phase(step, [around])] == [around[0]]
+
+
 @pytest.mark.parametrize("consumers", [1, 2, 3, 8])
 def test_phases_give_the_same_sequence_to_any_consumers_and_after_a_resume(phased, consumers):
     for first in (0, 59_990, 89_990, 10**9):

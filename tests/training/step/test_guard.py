@@ -6,6 +6,7 @@ import os
 import random
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -197,6 +198,28 @@ def assert_same_end(ours: Path, expected: Path) -> None:
     assert all(torch.equal(weights[name], wanted[name]) for name in wanted)
     assert (ours / "metrics.jsonl").read_bytes() == (expected / "metrics.jsonl").read_bytes()
     assert decisions(ours) == decisions(expected)
+
+
+def test_a_phase_of_other_data_is_no_spike(make_run, tmp_path, monkeypatch):
+    """Batches of one token, of which the model has learned nothing, raise the loss for good: a phase may do that."""
+    phase = range(62, 200)
+    plant(monkeypatch, phase)
+    with suppress(FloatingPointError):
+        train(make_run(tmp_path / "within", training=SHORT))
+    assert any(event.what == "rollback" for event in decisions(tmp_path / "within"))
+    monkeypatch.setattr(Order, "begins_phase", lambda self, step, windows: step == phase.start)
+    train(make_run(tmp_path / "phase", training=SHORT))
+    assert decisions(tmp_path / "phase") == []
+
+
+def test_updates_of_a_new_phase_are_not_compared_with_those_before():
+    outliers = Outliers(GuardConfig(window=16), torch.device("cpu"))
+    low, high = torch.tensor(2.0, dtype=torch.float64), torch.tensor(9.0, dtype=torch.float64)
+    for step in range(20):
+        assert outliers.judge(low * (1 + step / 100), low) == APPLIED
+    assert outliers.judge(high, low) == OUTLIER
+    outliers.begin()
+    assert [int(outliers.judge(high, low)) for _ in range(16)] == [APPLIED] * 16
 
 
 @pytest.mark.slow
