@@ -87,7 +87,7 @@ def test_noise_at_the_end_of_training_is_found_worse_than_the_same_noise_at_its_
     }
     late = early | {"name": "late", "mixture": early["mixture"] | {"phases": early["mixture"]["phases"][::-1]}}
     verdict = _decided(runs, "late-noise", early, late, "web")
-    assert verdict["verdict"] == "worse" and verdict["low"] > 0
+    assert verdict["outcome"] == "worse" and verdict["high"] < 0
 
 
 @pytest.mark.slow
@@ -101,4 +101,4 @@ def test_a_tokenizer_that_cuts_a_script_into_bytes_is_found_worse(runs, tmp_path
     }
     cut = whole | {"name": "cut", "tokenizer": {"path": _tokenizer(tmp_path / "one", english)}}
     verdict = _decided(runs, "cut-script", whole, cut, "russian")
-    assert verdict["verdict"] == "worse" and verdict["low"] > 0
+    assert verdict["outcome"] == "worse" and verdict["high"] < 0
