@@ -191,14 +191,10 @@ class Verdict:
             return (text if self.worth is None else f"{text}, {self.worth.sentence(self.level)}"), []
         value, low_, high_ = _rounded(self.effect, self.low, self.high)
         if self.outcome == "withheld":
-            each = ", ".join(
-                f"{_rounded(one.effect, one.low, one.high)[0]} at {one.learning_rate:g}"
-                for one in self.by_learning_rate
-            )
             return (
                 f"withheld: {self.candidate} and {self.base} differ by {value} bits per byte"
                 f" ({self._interval(low_, high_)})"
-            ), [f"the learning rates disagree on which is better ({each})"]
+            ), [f"the learning rates disagree on which is better ({self._each_rate()})"]
         return (
             f"inconclusive: {self.candidate} compared with {self.base}, the difference is {value} bits per byte"
             f" ({self._interval(low_, high_)})"
@@ -234,7 +230,17 @@ class Verdict:
         counts = f"{_counted(self.pairs, 'pair')}, {_counted(len(self.learning_rates), 'learning rate')}"
         return f"{self.level:.0%} interval {low} to {high}, {counts}"
 
+    def _each_rate(self) -> str:
+        rates = self.by_learning_rate
+        return ", ".join(f"{_rounded(one.effect, one.low, one.high)[0]} at {one.learning_rate:g}" for one in rates)
+
     def _remedy(self) -> str:
+        rates = self.by_learning_rate
+        if rates and max(one.low for one in rates) > min(one.high for one in rates):
+            return (
+                f"the effect depends on the learning rate ({self._each_rate()}), so its mean says little: find the "
+                "best rate, and decide with `learning_rates` of the proxy near it"
+            )
         if self.pairs_needed is not None:
             fresh = f"--pairs {self.pairs_needed} --first-pair {self.first_pair + self.pairs}"
             return f"if the true effect is the measured one, {self.pairs_needed} new pairs would detect it ({fresh})"

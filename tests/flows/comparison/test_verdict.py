@@ -52,6 +52,16 @@ def test_a_withheld_verdict_names_the_learning_rates():
     assert said.endswith("(0.0200 at 0.001, -0.0050 at 0.004)")
 
 
+def test_an_effect_that_depends_on_the_learning_rate_is_said_so():
+    """Not that more documents would help, where the rates differ by more than their intervals."""
+    apart = (AtLearningRate(1e-3, 0.027, 0.024, 0.030), AtLearningRate(4e-3, -0.028, -0.031, -0.025))
+    near = (AtLearningRate(1e-3, 0.027, 0.01, 0.04), AtLearningRate(4e-3, 0.02, 0.00, 0.04))
+    found = replace(UNSURE, limited_by_documents=True)
+    said = replace(found, by_learning_rate=apart).sentence()
+    assert "the effect depends on the learning rate (0.0270 at 0.001, -0.0280 at 0.004)" in said
+    assert "too few" not in said and "too few" in replace(found, by_learning_rate=near).sentence()
+
+
 def test_small_numbers_keep_two_digits_of_their_interval():
     assert "by 0.000123 bits per byte (90% interval 0.000101 to 0.000146" in (
         replace(BETTER, effect=0.000123, low=0.000101, high=0.000146).sentence()

@@ -74,19 +74,18 @@ def _decided(runs, home: str, base: dict, other: dict, judge: str) -> dict:
 
 
 @pytest.mark.slow
-def test_noise_at_the_end_of_training_is_found_worse_than_the_same_noise_at_its_beginning(runs, tmp_path):
+def test_a_source_that_is_noise_late_in_training_is_found_worse(runs, tmp_path):
     web, noise = _texts(tmp_path, "en", 900), _noise(tmp_path, 400)
-    early = {
-        "name": "early",
+    phases = [{"share": 0.7, "weights": {"web": 1}}, {"share": 0.3, "weights": {"web": 1}}]
+    clean = {
+        "name": "clean",
         "sources": [{"name": "web", "jsonl": [web]}, {"name": "noise", "jsonl": [noise]}],
         "steps": [{"step": "extract"}],
-        "mixture": {
-            "weights": {"noise": 0.3, "web": 0.7},
-            "phases": [{"share": 0.3, "weights": {"noise": 1}}, {"share": 0.7, "weights": {"web": 1}}],
-        },
+        "mixture": {"weights": {"web": 0.9, "noise": 0.1}, "phases": phases},
     }
-    late = early | {"name": "late", "mixture": early["mixture"] | {"phases": early["mixture"]["phases"][::-1]}}
-    verdict = _decided(runs, "late-noise", early, late, "web")
+    late = [phases[0], {"share": 0.3, "weights": {"web": 0.2, "noise": 0.8}}]
+    noisy = clean | {"name": "noisy", "mixture": clean["mixture"] | {"phases": late}}
+    verdict = _decided(runs, "late-noise", clean, noisy, "web")
     assert verdict["outcome"] == "worse" and verdict["high"] < 0
 
 
