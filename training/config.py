@@ -16,7 +16,8 @@ from gristmill.training.model_config import ModelConfig
 
 
 class Parallel(CheckedSettings):
-    """How the processes of a run divide a model and its batches. Their number is the product of all five values."""
+    """How the processes of a run divide a model and its batches. Their number is the product of replicas, shard,
+    tensor, pipeline and context."""
 
     replicas: int = Field(
         default=1,
@@ -28,6 +29,12 @@ class Parallel(CheckedSettings):
     shard: int | None = Field(default=None, gt=0, description="Processes that shard a copy. None: all that remain.")
     tensor: int = Field(default=1, gt=0, description="Processes that divide each matrix, and the products with it.")
     pipeline: int = Field(default=1, gt=0, description="Pipeline stages: processes that each hold consecutive blocks.")
+    interleave: int = Field(
+        default=1,
+        gt=0,
+        description="Pipeline stages per process (interleaved 1F1B): less waiting, more communication.",
+        exclude_if=lambda stages: stages == 1,  # newer than the keys of models
+    )
     context: int = Field(default=1, gt=0, description="Processes that divide the tokens of each sequence.")
 
     @property
