@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from pydantic import Field, model_validator
+from pydantic import (
+    Field,
+    SerializationInfo,
+    SerializerFunctionWrapHandler,
+    ValidationInfo,
+    model_serializer,
+    model_validator,
+)
 
 from gristmill.samples.batch_plan import BatchPlan
-from gristmill.storage.address import Address
+from gristmill.storage.address import FOLDER, KEY, Address
 from gristmill.storage.settings import CheckedSettings
 from gristmill.training.model_config import ModelConfig
 
@@ -238,14 +246,7 @@ class TrainingConfig(CheckedSettings):
         "reduce-scatter per micro-batch. whole: each process keeps all gradients, 4 bytes per parameter, with one "
         "reduce-scatter per step. None: sharded on GPUs, where it overlaps with the backward pass, otherwise whole.",
     )
-    engine: Literal["gristmill", "olmo_core"] = Field(
-        default="gristmill",
-        description="Implementation of the model and its parallelism: gristmill, or OLMo-core in its own "
-        "environment. A run can start with one and resume with the other.",
-    )
-    parallel: Parallel = Field(
-        default=Parallel(), description="How processes divide the model. tensor and context require olmo_core."
-    )
+    parallel: Parallel = Field(default=Parallel(), description="How processes divide the model.")
     reshard_after_forward: bool = Field(
         default=True,
         description="Free a block's gathered weights after its forward pass. false: keep them until its backward "
@@ -285,6 +286,21 @@ class TrainingConfig(CheckedSettings):
     sample_tokens: int = Field(default=120, ge=0, description="Length of the final text sample (tokens). 0: none.")
     sample_temperature: float = Field(default=0.8, ge=0, description="Temperature of the text sample. 0: greedy.")
     sample_top_k: int = Field(default=50, ge=0, description="Top-k of the text sample. 0: the whole vocabulary.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_engine(cls, values: Any, info: ValidationInfo) -> Any:
+        """Records of releases up to 0.1 have the key `engine`, which changed only rounding, and are read as before; in
+        a file of a user, which is read with its folder, it is an unknown key."""
+        if isinstance(values, Mapping) and "engine" in values and FOLDER not in (info.context or {}):
+            return {name: value for name, value in values.items() if name != "engine"}
+        return values
+
+    @model_serializer(mode="wrap")
+    def _with_engine(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
+        """The keys of stages are those of homes whose records had `engine`."""
+        values: dict[str, Any] = handler(self)
+        return values | {"engine": "gristmill"} if (info.context or {}).get(KEY) else values
 
     @model_validator(mode="after")
     def _warmup_fits(self) -> TrainingConfig:
@@ -370,7 +386,7 @@ class TrainingConfig(CheckedSettings):
 # kept and shown. So may guard.max_rollbacks: a run that ends had enough of them, whatever it was allowed.
 NEUTRAL = frozenset(
     {
-        "init_from", "micro_batch", "compile", "recompute", "loss_chunks", "accumulate", "engine",
+        "init_from", "micro_batch", "compile", "recompute", "loss_chunks", "accumulate",
         "parallel", "reshard_after_forward", "log_every", "monitor_every", "profile_steps", "eval_every", "eval_tasks",
         "eval_tokens", "checkpoint_every", "keep_checkpoints", "keep_every", "sample_tokens", "sample_temperature",
         "sample_top_k",

@@ -256,17 +256,13 @@ class Decoder(nn.Module):
         # processes that divide matrices have computed the same: it counts once, and has its gradient on each of them
         return sums - sums.detach() if self.division.tensor.rank else sums
 
-    def losses(
-        self, tokens: torch.Tensor, targets: torch.Tensor, arrived: torch.Tensor | None = None
-    ) -> torch.Tensor:
+    def losses(self, tokens: torch.Tensor, targets: torch.Tensor, arrived: torch.Tensor | None = None) -> torch.Tensor:
         """The loss of each target in nats, float32 of targets' shape; 0 where it is IGNORE. No logits of the whole
         batch are in memory. Both int64 (batch, length). `arrived`: see `_hidden`."""
         values = self._each(self.each_loss, tokens, targets, arrived)
         return values[0].clone() if self.last else values  # FSDP warns of views
 
-    def scores(
-        self, tokens: torch.Tensor, targets: torch.Tensor, arrived: torch.Tensor | None = None
-    ) -> torch.Tensor:
+    def scores(self, tokens: torch.Tensor, targets: torch.Tensor, arrived: torch.Tensor | None = None) -> torch.Tensor:
         """As `losses`, and 1 for each target that is not the likeliest token, else 0: (2, batch, length)."""
         self.check_causal()
         return self._each(self.each_score, tokens, targets, arrived).clone()

@@ -79,6 +79,11 @@ class DoReMiRun(CheckedSettings):
                 f"training.precision is {self.training.precision} and z_loss {self.training.z_loss:g}; DoReMi has "
                 "neither a loss scale nor a z-loss: give precision auto, bf16 or fp32, and z_loss 0"
             )
+        if self.training.parallel.model_ranks > 1:
+            raise ValueError(
+                "training.parallel has tensor, pipeline or context above 1; DoReMi only supports replicas and shard: "
+                "remove the others"
+            )
         if self.training.objective != "causal":
             raise ValueError(
                 f"training.objective is {self.training.objective}; DoReMi compares causal losses: give causal"

@@ -55,7 +55,9 @@ class Division:
         of `tensor` get the same, as a DTensor whose gradients are added up."""
         if self.tensor.mesh is None:
             return x
-        return DTensor.from_local(x, self.tensor.mesh, [Shard(1)], run_check=False).redistribute(placements=[Replicate()])
+        return DTensor.from_local(x, self.tensor.mesh, [Shard(1)], run_check=False).redistribute(
+            placements=[Replicate()]
+        )
 
     def plain(self, x: torch.Tensor) -> torch.Tensor:
         """What `gathered` returns as a plain tensor, of whose gradient each process has a part of the sum."""

@@ -111,7 +111,9 @@ class Pipeline(nn.Module):
                 dist.send(x.contiguous(), group=self.axis.group, group_dst=(number + 1) % self.axis.size)
         return x
 
-    def gradients(self, inputs: torch.Tensor, targets: torch.Tensor, micro_batches: int, factor: torch.Tensor) -> torch.Tensor:
+    def gradients(
+        self, inputs: torch.Tensor, targets: torch.Tensor, micro_batches: int, factor: torch.Tensor
+    ) -> torch.Tensor:
         """Add the gradients of `factor` times the loss of a step's rows to the parameters; a collective. Returns the
         `loss_sums`, float64, zeros but on the process with the last stage."""
         self.factor, self.sums = factor, [torch.zeros(2, dtype=torch.float64, device=inputs.device)]

@@ -32,6 +32,7 @@ from gristmill.training.decoder import flops_per_token, parameter_count
 from gristmill.training.evaluate.heldout import TOKENS, Evaluator, write_document_losses
 from gristmill.training.evaluate.sample import sample_text
 from gristmill.training.hub.weights import export_model, load_model, set_initial_weights
+from gristmill.training.layout.limits import few_micro_batches, lacking
 from gristmill.training.objectives import objective
 from gristmill.training.run.record import Profile, Record, TakenStep
 from gristmill.training.run.recovery import REPORT, Recovery
@@ -112,7 +113,10 @@ def train(run: RunConfig) -> dict:
     budget is spent: guard.json has the likely cause.
     """
     (run.out / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
-    with stop_requests() as stop, Keeper(run) as keeper, processes(run.timeout_seconds, partial(world_of, parallel=run.training.parallel)) as world:
+    joined = partial(world_of, parallel=run.training.parallel)
+    with stop_requests() as stop, Keeper(run) as keeper, processes(run.timeout_seconds, joined) as world:
+        for place, sentence in (*lacking(run.model, run.training), *few_micro_batches(run.training, world.size)):
+            raise ValueError(f"{'.'.join(place)} {sentence}")
         if world.leads:
             for name in (RESULT, REPORT):
                 (run.out / name).unlink(missing_ok=True)
