@@ -23,7 +23,7 @@ from torch import nn
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
-from gristmill.training.layout.context import Division
+from gristmill.training.layout.context import UNDIVIDED, Division
 from gristmill.training.loss import IGNORE, in_pieces, logits_of, loss_sums, token_losses, token_scores
 from gristmill.training.model_config import INTO_STREAM, ModelConfig
 
@@ -219,11 +219,11 @@ class Decoder(nn.Module):
         vocab_size: int,
         end_of_text: int | None = None,
         causal: bool = True,
-        division: Division = Division(),
+        division: Division = UNDIVIDED,
         blocks: range | None = None,
     ) -> None:
         super().__init__()
-        self.config, self.causal, self.division = config, causal, division
+        self.config, self.vocab_size, self.causal, self.division = config, vocab_size, causal, division
         self.end_of_text = end_of_text
         blocks = range(config.layers) if blocks is None else blocks
         self.first, self.last = blocks.start == 0, blocks.stop == config.layers
@@ -313,6 +313,7 @@ class Decoder(nn.Module):
     def _hidden(self, tokens: torch.Tensor, arrived: torch.Tensor | None = None) -> torch.Tensor:
         """The last norm's output, (batch, length, dim), of this process's tokens. `arrived`: what the stage before this
         one has made of them; one that is not the last returns what the next reads."""
+        assert self.causal or not tokens.shape[1] % self.division.parts, "a model that sees padding gets none"
         tokens = self.division.padded(tokens, 0)
         cos, sin = self.angles(tokens)
         # once for all layers

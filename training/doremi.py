@@ -119,9 +119,9 @@ def trained(run: DoReMiRun, manifest: TrainingManifest, world: World) -> tuple[n
     training = run.training
     order = Order(uniform(manifest), seq_len=run.model.seq_len, batch=training.batch, seed=training.data_seed)
     reference = load_model(run.reference).to(world.device)
-    if reference.embed_tokens.num_embeddings != manifest.vocab_size:
+    if reference.vocab_size != manifest.vocab_size:
         raise ValueError(
-            f"{run.reference}: the reference has {reference.embed_tokens.num_embeddings} tokens, the data "
+            f"{run.reference}: the reference has {reference.vocab_size} tokens, the data "
             f"{manifest.vocab_size}; train it on the same tokenizer"
         )
     model = sharded_model(run.model, training, manifest.vocab_size, manifest.end_of_text, world)

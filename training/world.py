@@ -22,8 +22,8 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, Replicate
 from torch.nn.attention.flex_attention import create_block_mask
 
-from gristmill.training.config import RENDEZVOUS, Parallel, TrainingConfig
 from gristmill.training import loss
+from gristmill.training.config import RENDEZVOUS, Parallel, TrainingConfig
 from gristmill.training.decoder import Block, Decoder, initial
 from gristmill.training.fp8 import multiply_in_fp8
 from gristmill.training.layout.context import Division
@@ -297,12 +297,14 @@ def sharded(model: ADecoder, training: TrainingConfig, vocab_size: int, world: W
         reduce_dtype=torch.bfloat16 if training.reduce_dtype == "bf16" else torch.float32,
         cast_forward_inputs=False,
     )
+    # torch's schedules of a pipeline keep weights whole from the first backward pass to the end of a step
+    reshards = training.reshard_after_forward and world.pipeline.size == 1
     for layer in model.layers:
         assert isinstance(layer, Block), "layers are blocks"
         layer.recompute = training.recompute
         if compiles:
             layer.compile()
-        fully_shard(layer, mesh=world.mesh, mp_policy=policy, reshard_after_forward=training.reshard_after_forward)
+        fully_shard(layer, mesh=world.mesh, mp_policy=policy, reshard_after_forward=reshards)
     # Embedding, last norm and output stay together in the root's group, which a tied matrix needs.
     fully_shard(model, mesh=world.mesh, mp_policy=policy)
     for method in ("losses", "scores"):
@@ -361,7 +363,7 @@ def whole_weights(model: Decoder, world: World) -> dict[str, torch.Tensor]:
             if stage == pipeline.rank:
                 parameter = own[name]
                 assert isinstance(parameter, DTensor), "fully_shard has cut every parameter"
-                whole = whole_tensor(parameter.detach())
+                whole = whole_tensor(cast(DTensor, parameter.detach()))
                 if stage and dist.get_global_rank(pipeline.group, 0) == 0:
                     dist.send(whole, group=pipeline.group, group_dst=0)
             elif world.leads:

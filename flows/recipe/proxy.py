@@ -10,8 +10,8 @@ from gristmill.flows.recipe import settings_file
 from gristmill.flows.recipe.errors import ContradictionError
 from gristmill.tasks.documents.step import Settings
 from gristmill.training.config import TrainingConfig
-from gristmill.training.model_config import ModelConfig
 from gristmill.training.layout.limits import lacking
+from gristmill.training.model_config import ModelConfig
 
 PROXIES = Path(__file__).with_name("proxies")
 DEFAULT = "small"

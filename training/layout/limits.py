@@ -1,4 +1,4 @@
-"""What a layout, or a block, cannot do: sentences for `gristmill check` and for the start of a run. Imports no torch."""
+"""What a layout or a block cannot do: sentences for `gristmill check` and the start of a run. Imports no torch."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def lacking(model: ModelConfig, training: TrainingConfig) -> Iterator[Lack]:
     if training.fp8_min_dim and parallel.tensor > 1:
         yield (
             ("training", "fp8_min_dim"),
-            f"is {training.fp8_min_dim}, but training.parallel.tensor is {parallel.tensor}, and divided matrices do not "
-            "multiply in fp8; set fp8_min_dim to null, or tensor to 1",
+            f"is {training.fp8_min_dim}, but training.parallel.tensor is {parallel.tensor}, and divided matrices do "
+            "not multiply in fp8; set fp8_min_dim to null, or tensor to 1",
         )
     if parallel.interleave > 1 and parallel.pipeline == 1:
         yield (
             (*PARALLEL, "interleave"),
-            f"is {parallel.interleave}, but training.parallel.pipeline is 1; set interleave to 1, or pipeline to 2 or more",
+            f"is {parallel.interleave}, but training.parallel.pipeline is 1; set interleave to 1, or pipeline to 2",
         )
     stages = parallel.pipeline * parallel.interleave
     if stages > model.layers:

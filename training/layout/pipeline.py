@@ -56,7 +56,7 @@ class Pipeline(nn.Module):
         self.division: Division = one.division
         self.end_of_text, self.causal = one.end_of_text, one.causal
         self.schedules: dict[tuple[int, torch.Size], Schedule1F1B | ScheduleInterleaved1F1B] = {}
-        self.factor: torch.Tensor | None = None
+        self.factor = torch.ones(())  # of the losses of the step
         self.sums: list[torch.Tensor] = []
 
     @property
@@ -141,7 +141,7 @@ class Pipeline(nn.Module):
         tokens = like(shape, torch.int64)
         stream = like(self._shape(tokens), self.hidden)
         sums = like(torch.Size([2]), torch.float32)
-        stages = [
+        stages: list[Any] = [
             PipelineStage(
                 stage,
                 number,

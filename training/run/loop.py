@@ -22,7 +22,7 @@ from gristmill.samples.batch_plan import BatchPlan
 from gristmill.samples.order import Order, batch_number
 from gristmill.storage import files
 from gristmill.storage.damage import RecordedFile
-from gristmill.storage.training_manifest import TrainingManifest, load_training_manifest
+from gristmill.storage.training_manifest import load_training_manifest
 from gristmill.training.batches import Batches, batches, check_digests
 from gristmill.training.checkpoint.commit import Progress, Saver, run_fingerprint
 from gristmill.training.checkpoint.keeping import Keeper
@@ -50,7 +50,6 @@ from gristmill.training.world import (
     whole_weights,
     world_of,
 )
-
 
 log = logging.getLogger(__name__)
 

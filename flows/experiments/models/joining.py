@@ -8,10 +8,9 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports.finished import finished
 from gristmill.flows.stages.model import local_folder, local_mixture, model_spec
-from gristmill.storage import checked_json, files
+from gristmill.storage import files
 from gristmill.storage.printable import redact_url
 from gristmill.tasks.engine.make import NotFinishedError
-from gristmill.training.config import RunConfig
 from gristmill.training.run import joining, launch
 
 _LOOK_SECONDS = 2.0

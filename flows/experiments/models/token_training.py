@@ -23,8 +23,8 @@ from gristmill.tasks.tokens.plan import write_mixture
 from gristmill.tasks.tokens.tokenizer import given_tokenizer
 from gristmill.tasks.tokens.trial import tried
 from gristmill.training.config import RunConfig, TrainingConfig
-from gristmill.training.model_config import ModelConfig
 from gristmill.training.layout.limits import lacking
+from gristmill.training.model_config import ModelConfig
 
 if TYPE_CHECKING:
     from gristmill.flows.stages import model as model_stage
