@@ -49,15 +49,15 @@ def few_micro_batches(training: TrainingConfig, processes: int) -> Iterator[Lack
     interleaves = parallel.interleave > 1
     if pipeline == 1 or all(count >= pipeline and not (interleaves and count % pipeline) for count in counts):
         return
-    number = f"{', '.join(map(str, sorted(counts)))} micro-batches"
+    number = f"{', '.join(map(str, sorted(counts)))} micro-batch{'' if counts == {1} else 'es'}"
     wanted = f"{'a multiple of ' if interleaves else 'at least '}{pipeline}"
     fits = [
         size
         for size in range(1, rows + 1)
-        if -(-rows // size) >= pipeline and not (interleaves and rows % (size * pipeline))
+        if (count := -(-rows // size)) >= pipeline and not (interleaves and count % pipeline)
     ]
-    if fits:
-        remedy = f"set micro_batch to {max(fits)}"
+    if fits:  # with as little padding as possible
+        remedy = f"set micro_batch to {min(fits, key=lambda size: (-rows % size, -size))}"
     else:
         remedy = f"set batch to a multiple of {pipeline * max(1, readers)}, and micro_batch to 1, or use fewer stages"
     yield (

@@ -9,11 +9,18 @@ from gristmill.training.model_config import ModelConfig
 SHAPE = {"dim": 64, "heads": 4, "kv_heads": 2, "ffn": 96, "seq_len": 64, "layers": 4}
 # settings, the key that is reported, the beginning of the sentence, and what the sentence says to do
 REFUSED = [
-    ({}, {"parallel": {"tensor": 4}}, "parallel.tensor", "is 4, but model.kv_heads is 2, which", {"kv_heads": 4}, {}),
-    ({}, {"parallel": {"context": 4}}, "parallel.context", "is 4, but model.kv_heads is 2, which", {"kv_heads": 4}, {}),
-    ({"kv_heads": 4, "ffn": 98}, {"parallel": {"tensor": 4}}, "parallel.tensor", "is 4, but model.ffn is 98", {"ffn": 96}, {}),
-    ({"seq_len": 63}, {"parallel": {"context": 2}}, "parallel.context", "is 2, but model.seq_len is 63", {"seq_len": 64}, {}),
-    ({}, {"parallel": {"pipeline": 8}}, "parallel.pipeline", "is 8, which makes 8 stages of 4", {}, {"parallel": {"pipeline": 4}}),
+    ({}, {"parallel": {"tensor": 4}}, "parallel.tensor", "is 4, but model.kv_heads is 2", {"kv_heads": 4}, {}),
+    ({}, {"parallel": {"context": 4}}, "parallel.context", "is 4, but model.kv_heads is 2", {"kv_heads": 4}, {}),
+    ({"ffn": 97}, {"parallel": {"tensor": 2}}, "parallel.tensor", "is 2, but model.ffn is 97", {"ffn": 96}, {}),
+    ({"seq_len": 63}, {"parallel": {"context": 2}}, "parallel.context", "is 2, but model.seq_len", {"seq_len": 64}, {}),
+    (
+        {"layers": 7},
+        {"parallel": {"pipeline": 8}},
+        "parallel.pipeline",
+        "is 8, which makes 8 stages",
+        {"layers": 8},
+        {},
+    ),
     (
         {},
         {"parallel": {"pipeline": 4, "interleave": 2}},
@@ -22,9 +29,9 @@ REFUSED = [
         {},
         {"parallel": {"pipeline": 2, "interleave": 2}},
     ),
-    ({}, {"parallel": {"interleave": 2}}, "parallel.interleave", "is 2, but training.parallel.pipeline is 1", {}, {"parallel": {}}),
-    ({}, {"fp8_min_dim": 32, "parallel": {"tensor": 2}}, "fp8_min_dim", "is 32, but training.parallel.tensor is 2", {}, {"fp8_min_dim": None}),
-]  # fmt: skip
+    ({}, {"parallel": {"interleave": 2}}, "parallel.interleave", "is 2, but", {}, {"parallel": {"interleave": 1}}),
+    ({}, {"fp8_min_dim": 32, "parallel": {"tensor": 2}}, "fp8_min_dim", "is 32, but", {}, {"fp8_min_dim": None}),
+]
 
 
 def reported(model: dict, training: dict) -> dict[str, str]:
@@ -79,12 +86,12 @@ def test_the_micro_batch_that_is_proposed_fills_the_pipeline(pipeline, interleav
             count = micro_batches(training, pipeline)
             fits = count >= pipeline and (interleave == 1 or count % pipeline == 0)
             found = list(few_micro_batches(training, pipeline))
-            assert bool(found) != fits
+            assert bool(found) != fits, (batch, size)
             if not found:
                 continue
             refused += 1
             [(path, sentence)] = found
-            assert path == ("training", "micro_batch") and f"makes {count} micro-batches" in sentence
+            assert path == ("training", "micro_batch") and f"makes {count} micro-batch" in sentence
             remedy = sentence.rpartition("; ")[2]
             if remedy.startswith("set micro_batch to "):
                 better = training.model_copy(update={"micro_batch": int(remedy.split()[-1])})
@@ -101,6 +108,6 @@ def test_readers_of_different_sequences_have_their_own_micro_batches():
     assert list(few_micro_batches(training, 4)) == []  # four micro-batches
     [(_, sentence)] = few_micro_batches(training, 8)  # two for each of two pipelines
     assert sentence == (
-        "is 4, which makes 2 micro-batches of a step's 8 sequences per pipeline, but training.parallel.pipeline 4 needs "
-        "at least 4; set micro_batch to 2"
+        "is 4, which makes 2 micro-batches of a step's 8 sequences per pipeline, but training.parallel.pipeline 4 "
+        "needs at least 4; set micro_batch to 2"
     )
