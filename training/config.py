@@ -290,8 +290,8 @@ class TrainingConfig(CheckedSettings):
     @model_validator(mode="before")
     @classmethod
     def _without_engine(cls, values: Any, info: ValidationInfo) -> Any:
-        """Records of releases up to 0.1 have the key `engine`, which changed only rounding, and are read as before; in
-        a file of a user, which is read with its folder, it is an unknown key."""
+        """Records of earlier releases have the key `engine`, which changed only rounding, and are read as before. In a
+        file of a user, which is read with its folder, it is an unknown key."""
         if isinstance(values, Mapping) and "engine" in values and FOLDER not in (info.context or {}):
             return {name: value for name, value in values.items() if name != "engine"}
         return values

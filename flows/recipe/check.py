@@ -94,8 +94,8 @@ def evaluation_problems(recipe: Recipe, settings: MachineSettings, deep: bool) -
 
 
 def training_problems(recipe: Recipe, settings: MachineSettings) -> Iterator[Problem]:
-    """What is wrong with the tokenizer's file, the weights that a training begins with, its tasks, and how the machine's
-    number of processes divides the model."""
+    """What is wrong with the tokenizer's file, the weights that a training begins with, its tasks, and how the number
+    of processes divides the model."""
     if processes := settings.training_processes * settings.nodes.count:
         try:
             recipe.training.parallel.shards(processes)

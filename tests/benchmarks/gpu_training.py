@@ -9,8 +9,8 @@ the end; with `--seconds` no block begins or goes on after so many. In ten minut
 
     python -m tests.benchmarks.gpu_training TEXT --sizes 124M 1.3B --blocks 1 --muon-steps 0 --seconds 570
 
-`planned GB` is the peak that `gristmill plan` gives. fp8 is left out where torchao is not installed. Without a GPU `--sizes tiny` tries the script. It ends with an
-error if a block did.
+`planned GB` is the peak that `gristmill decide plan` gives. fp8 is left out where torchao is not installed. Without a
+GPU `--sizes tiny` tries the script. It ends with an error if a block did.
 """
 
 from __future__ import annotations
