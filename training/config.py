@@ -53,7 +53,8 @@ class Parallel(CheckedSettings):
     def shards(self, processes: int) -> int:
         """Processes that a copy's weights are sharded over, of so many in all. Raises ValueError where the settings do
         not divide these."""
-        degrees = {name: value for name, value in self.model_dump().items() if value not in (None, 1)}
+        values = self.model_dump(exclude={"interleave"})
+        degrees = {name: value for name, value in values.items() if value not in (None, 1)}
         product = self.replicas * self.model_ranks * (self.shard or 1)
         if processes % product or (self.shard and processes != product):
             settings = ", ".join(f"training.parallel.{name} is {value}" for name, value in degrees.items())

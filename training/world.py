@@ -27,6 +27,7 @@ from gristmill.training.config import RENDEZVOUS, Parallel, TrainingConfig
 from gristmill.training.decoder import Block, Decoder, initial
 from gristmill.training.fp8 import multiply_in_fp8
 from gristmill.training.layout.context import Division
+from gristmill.training.layout.limits import undivided_vocabulary
 from gristmill.training.layout.mesh import Axis, grid_of
 from gristmill.training.layout.tensor import VocabularyLosses, divide_matrices
 from gristmill.training.loss import LOGITS, chunked, in_pieces
@@ -73,7 +74,7 @@ class World:
     @property
     def replicas(self) -> int:
         """Ranks that hold the same shard of a parameter."""
-        return self.size // self.mesh.size(self.mesh.ndim - 1)
+        return self.mesh.size() // self.mesh.size(self.mesh.ndim - 1)
 
     def sum(self, values: torch.Tensor) -> torch.Tensor:
         """Sum of a tensor over all ranks, in place."""
@@ -250,11 +251,8 @@ def empty_sharded_model(
     """
     end = end_of_text if training.document_mask else None
     causal, pipeline, division = training.objective != "masked", world.pipeline, world.division
-    if vocab_size % division.tensor.size:
-        raise ValueError(
-            f"training.parallel.tensor is {division.tensor.size}, which does not divide the vocabulary of "
-            f"{vocab_size:,} tokens; use a tokenizer.vocab_size that is a multiple, or set it to 1"
-        )
+    for place, sentence in undivided_vocabulary(vocab_size, training.parallel):
+        raise ValueError(f"{'.'.join(place)} {sentence}")
     if pipeline.size == 1:
         with torch.device("meta"):
             model = Decoder(config, vocab_size, end, causal, division)

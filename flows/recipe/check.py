@@ -43,7 +43,7 @@ from gristmill.tasks.reading.sources import Source
 from gristmill.tasks.url.lists import list_problems
 from gristmill.training.evaluate.tasks import read_tasks
 from gristmill.training.hub.weight_files import check_fits
-from gristmill.training.layout.limits import PARALLEL, few_micro_batches
+from gristmill.training.layout.limits import PARALLEL, few_micro_batches, undivided_vocabulary
 
 log = logging.getLogger(__name__)
 
@@ -104,7 +104,8 @@ def training_problems(recipe: Recipe, settings: MachineSettings) -> Iterator[Pro
         else:
             yield from few_micro_batches(recipe.training, processes)
     try:
-        check_tokenizer_file(settings, recipe)
+        size = check_tokenizer_file(settings, recipe) or recipe.tokenizer.vocab_size
+        yield from undivided_vocabulary(size, recipe.training.parallel)
     except (OSError, ValueError) as error:
         yield ("tokenizer", "path"), f"{error}".removeprefix("tokenizer.path ")
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gristmill.training.config import TrainingConfig
+from gristmill.training.config import Parallel, TrainingConfig
 from gristmill.training.model_config import ModelConfig
 from gristmill.training.parametrization import without_gains
 
@@ -65,6 +65,16 @@ def few_micro_batches(training: TrainingConfig, processes: int) -> Iterator[Lack
         f"is {training.micro_batch}, which makes {number} of a step's {rows} sequences per pipeline, but "
         f"training.parallel.pipeline {pipeline} needs {wanted}; {remedy}",
     )
+
+
+def undivided_vocabulary(size: int, parallel: Parallel) -> Iterator[Lack]:
+    """What is wrong with a vocabulary of so many tokens, of which `tensor` gives each process an equal part."""
+    if size % parallel.tensor:
+        yield (
+            (*PARALLEL, "tensor"),
+            f"is {parallel.tensor}, which does not divide the vocabulary of {size:,} tokens; use a "
+            "tokenizer.vocab_size that is a multiple of it, or set it to 1",
+        )
 
 
 def _multiples(training: TrainingConfig) -> list[int]:

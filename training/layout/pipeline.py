@@ -9,7 +9,7 @@ update it in the same way.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 import torch.distributed as dist
@@ -22,6 +22,7 @@ from gristmill.training.layout.mesh import Axis
 from gristmill.training.model_config import ModelConfig
 
 EMBEDDING = "embed_tokens.weight"
+Schedule: TypeAlias = Schedule1F1B | ScheduleInterleaved1F1B
 
 
 def blocks_of(stage: int, stages: int, layers: int) -> range:
@@ -55,7 +56,7 @@ class Pipeline(nn.Module):
         self.config: ModelConfig = one.config
         self.division: Division = one.division
         self.end_of_text, self.causal = one.end_of_text, one.causal
-        self.schedules: dict[tuple[int, torch.Size], Schedule1F1B | ScheduleInterleaved1F1B] = {}
+        self.schedule: tuple[tuple[int, torch.Size], Schedule] | None = None  # the newest, and what it is for
         self.factor = torch.ones(())  # of the losses of the step
         self.sums: list[torch.Tensor] = []
 
@@ -128,11 +129,11 @@ class Pipeline(nn.Module):
         self.sums.append(sums.detach())
         return sums.sum() * self.factor
 
-    def _schedule(self, micro_batches: int, shape: torch.Size) -> Schedule1F1B | ScheduleInterleaved1F1B:
+    def _schedule(self, micro_batches: int, shape: torch.Size) -> Schedule:
         """That of so many micro-batches of (rows, tokens). Types and sizes are given, so that torch runs no stage to
         find them out."""
-        if (micro_batches, shape) in self.schedules:
-            return self.schedules[micro_batches, shape]
+        if self.schedule and self.schedule[0] == (micro_batches, shape):
+            return self.schedule[1]
         device = next(self.parameters()).device
 
         def like(size: torch.Size, kind: torch.dtype) -> torch.Tensor:
@@ -154,12 +155,12 @@ class Pipeline(nn.Module):
             for number, stage in self._own().items()
         ]
         # a loss is a part of the step's, so gradients are summed
-        schedule: Schedule1F1B | ScheduleInterleaved1F1B
+        schedule: Schedule
         if self.count == self.axis.size:
             schedule = Schedule1F1B(stages[0], micro_batches, loss_fn=self._loss, scale_grads=False)
         else:
             schedule = ScheduleInterleaved1F1B(stages, micro_batches, loss_fn=self._loss, scale_grads=False)
-        self.schedules[micro_batches, shape] = schedule
+        self.schedule = (micro_batches, shape), schedule
         return schedule
 
     @torch.no_grad()

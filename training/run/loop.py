@@ -143,7 +143,8 @@ def _train(run: RunConfig, world: World, stop: threading.Event, keeper: Keeper) 
     progress, saved = recovery.resume()
     if saved and world.leads:
         log.info("resuming from %s", saved)
-    if world.leads and training.batch <= (training.micro_batch if world.readers.size == 1 else 1):
+    few = training.batch <= (training.micro_batch if world.size == 1 else 1)
+    if world.leads and few and training.parallel.model_ranks == 1:
         log.info("train/noise_scale needs several micro-batches per step; lower training.micro_batch to measure it")
 
     tracker = None

@@ -2,8 +2,10 @@
 
 import pytest
 
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.check import check
 from gristmill.training.config import TrainingConfig
-from gristmill.training.layout.limits import few_micro_batches, lacking
+from gristmill.training.layout.limits import few_micro_batches, lacking, undivided_vocabulary
 from gristmill.training.model_config import ModelConfig
 
 SHAPE = {"dim": 64, "heads": 4, "kv_heads": 2, "ffn": 96, "seq_len": 64, "layers": 4}
@@ -111,3 +113,37 @@ def test_readers_of_different_sequences_have_their_own_micro_batches():
         "is 4, which makes 2 micro-batches of a step's 8 sequences per pipeline, but training.parallel.pipeline 4 "
         "needs at least 4; set micro_batch to 2"
     )
+
+
+def test_a_vocabulary_that_is_not_divided():
+    [(path, sentence)] = undivided_vocabulary(1_001, TrainingConfig(parallel={"tensor": 2}).parallel)
+    assert path == ("training", "parallel", "tensor")
+    assert sentence.startswith("is 2, which does not divide the vocabulary of 1,001 tokens; use a tokenizer.vocab_size")
+    assert list(undivided_vocabulary(1_002, TrainingConfig(parallel={"tensor": 2}).parallel)) == []
+
+
+def test_the_check_of_a_recipe_names_what_its_processes_cannot_divide(tmp_path):
+    """The keys as they are in the file."""
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "one.txt").write_text("One text.\n")
+    recipe = {
+        "name": "layouts",
+        "sources": [{"name": "web", "text": [str(tmp_path / "texts" / "*.txt")]}],
+        "steps": [],
+        "mixture": {"weights": {"web": 1}},
+        "tokenizer": {"vocab_size": 1001},
+        "model": {"layers": 4, "heads": 2, "dim": 64},
+        "training": {"batch": 4, "micro_batch": 4, "parallel": {"tensor": 2, "pipeline": 2}},
+    }
+
+    def keys(processes: int, recipe: dict) -> set[str]:
+        settings = MachineSettings(home=str(tmp_path / "home"), training_processes=processes)
+        return {found.key for found in check(recipe, settings).findings}
+
+    assert keys(4, recipe) == {"training.micro_batch", "training.parallel.tensor"}
+    assert keys(6, recipe) == {"training.parallel", "training.parallel.tensor"}
+    better = recipe | {"tokenizer": {"vocab_size": 1002}, "training": recipe["training"] | {"micro_batch": 2}}
+    assert keys(4, better) == set()
+    old = recipe | {"training": {"engine": "olmo_core"}}
+    [found] = check(old, MachineSettings(home=str(tmp_path / "home"))).findings
+    assert found.key == "training.engine" and "remove it: `training.parallel` now divides" in found.message
