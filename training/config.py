@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from pydantic import Field, model_validator
+from pydantic import (
+    Field,
+    SerializationInfo,
+    SerializerFunctionWrapHandler,
+    ValidationInfo,
+    model_serializer,
+    model_validator,
+)
 
 from gristmill.samples.batch_plan import BatchPlan
-from gristmill.storage.address import Address
+from gristmill.storage.address import FOLDER, KEY, Address
 from gristmill.storage.settings import CheckedSettings
 from gristmill.training.model_config import ModelConfig
 
 
 class Parallel(CheckedSettings):
-    """How the processes of a run divide a model and its batches. Their number is the product of all five values."""
+    """How the processes of a run divide a model and its batches. Their number is the product of replicas, shard,
+    tensor, pipeline and context."""
 
     replicas: int = Field(
         default=1,
@@ -28,6 +37,12 @@ class Parallel(CheckedSettings):
     shard: int | None = Field(default=None, gt=0, description="Processes that shard a copy. None: all that remain.")
     tensor: int = Field(default=1, gt=0, description="Processes that divide each matrix, and the products with it.")
     pipeline: int = Field(default=1, gt=0, description="Pipeline stages: processes that each hold consecutive blocks.")
+    interleave: int = Field(
+        default=1,
+        gt=0,
+        description="Pipeline stages per process (interleaved 1F1B): less waiting, more communication.",
+        exclude_if=lambda stages: stages == 1,  # newer than the keys of models
+    )
     context: int = Field(default=1, gt=0, description="Processes that divide the tokens of each sequence.")
 
     @property
@@ -38,7 +53,8 @@ class Parallel(CheckedSettings):
     def shards(self, processes: int) -> int:
         """Processes that a copy's weights are sharded over, of so many in all. Raises ValueError where the settings do
         not divide these."""
-        degrees = {name: value for name, value in self.model_dump().items() if value not in (None, 1)}
+        values = self.model_dump(exclude={"interleave"})
+        degrees = {name: value for name, value in values.items() if value not in (None, 1)}
         product = self.replicas * self.model_ranks * (self.shard or 1)
         if processes % product or (self.shard and processes != product):
             settings = ", ".join(f"training.parallel.{name} is {value}" for name, value in degrees.items())
@@ -231,14 +247,7 @@ class TrainingConfig(CheckedSettings):
         "reduce-scatter per micro-batch. whole: each process keeps all gradients, 4 bytes per parameter, with one "
         "reduce-scatter per step. None: sharded on GPUs, where it overlaps with the backward pass, otherwise whole.",
     )
-    engine: Literal["gristmill", "olmo_core"] = Field(
-        default="gristmill",
-        description="Implementation of the model and its parallelism: gristmill, or OLMo-core in its own "
-        "environment. A run can start with one and resume with the other.",
-    )
-    parallel: Parallel = Field(
-        default=Parallel(), description="How processes divide the model. tensor and context require olmo_core."
-    )
+    parallel: Parallel = Field(default=Parallel(), description="How processes divide the model.")
     reshard_after_forward: bool = Field(
         default=True,
         description="Free a block's gathered weights after its forward pass. false: keep them until its backward "
@@ -278,6 +287,21 @@ class TrainingConfig(CheckedSettings):
     sample_tokens: int = Field(default=120, ge=0, description="Length of the final text sample (tokens). 0: none.")
     sample_temperature: float = Field(default=0.8, ge=0, description="Temperature of the text sample. 0: greedy.")
     sample_top_k: int = Field(default=50, ge=0, description="Top-k of the text sample. 0: the whole vocabulary.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_engine(cls, values: Any, info: ValidationInfo) -> Any:
+        """Records of earlier releases have the key `engine`, which changed only rounding, and are read as before. In a
+        file of a user, which is read with its folder, it is an unknown key."""
+        if isinstance(values, Mapping) and "engine" in values and FOLDER not in (info.context or {}):
+            return {name: value for name, value in values.items() if name != "engine"}
+        return values
+
+    @model_serializer(mode="wrap")
+    def _with_engine(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
+        """The keys of stages are those of homes whose records had `engine`."""
+        values: dict[str, Any] = handler(self)
+        return values | {"engine": "gristmill"} if (info.context or {}).get(KEY) else values
 
     @model_validator(mode="after")
     def _warmup_fits(self) -> TrainingConfig:
@@ -363,7 +387,7 @@ class TrainingConfig(CheckedSettings):
 # kept and shown. So may guard.max_rollbacks: a run that ends had enough of them, whatever it was allowed.
 NEUTRAL = frozenset(
     {
-        "init_from", "micro_batch", "compile", "recompute", "loss_chunks", "accumulate", "engine",
+        "init_from", "micro_batch", "compile", "recompute", "loss_chunks", "accumulate",
         "parallel", "reshard_after_forward", "log_every", "monitor_every", "profile_steps", "eval_every", "eval_tasks",
         "eval_tokens", "checkpoint_every", "keep_checkpoints", "keep_every", "sample_tokens", "sample_temperature",
         "sample_top_k",

@@ -23,7 +23,8 @@ from torch import nn
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
-from gristmill.training.loss import in_pieces, logits_of, loss_sums, token_losses, token_scores
+from gristmill.training.layout.context import UNDIVIDED, Division
+from gristmill.training.loss import IGNORE, in_pieces, logits_of, loss_sums, token_losses, token_scores
 from gristmill.training.model_config import INTO_STREAM, ModelConfig
 
 INIT_STD = 0.02
@@ -101,11 +102,11 @@ def norm_of(config: ModelConfig, size: int) -> nn.RMSNorm:
 
 
 class Attention(nn.Module):
-    """`causal`: as of a Decoder."""
+    """`causal`, `division`: as of a Decoder."""
 
-    def __init__(self, config: ModelConfig, causal: bool) -> None:
+    def __init__(self, config: ModelConfig, causal: bool, division: Division) -> None:
         super().__init__()
-        self.head_dim, self.causal = config.head_dim, causal
+        self.head_dim, self.causal, self.division = config.head_dim, causal, division
         self.grouped = config.kv_head_count != config.heads
         self.q_proj = nn.Linear(config.dim, config.heads * config.head_dim, bias=False)
         self.k_proj = nn.Linear(config.dim, config.kv_head_count * config.head_dim, bias=False)
@@ -122,19 +123,21 @@ class Attention(nn.Module):
             y = causal_attention(q, k, v, mask, self.grouped)
         else:
             y = F.scaled_dot_product_attention(q, k, v, enable_gqa=self.grouped)
-        return self.o_proj(y.transpose(1, 2).flatten(2))
+        return self.o_proj(self.division.by_tokens(y).transpose(1, 2).flatten(2))
 
     def heads(
         self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Queries, keys and values, (batch, heads, length, head_dim); keys and values have kv_heads heads."""
+        """Queries, keys and values, (batch, heads, length, head_dim); keys and values have kv_heads heads. Where heads
+        are divided, those of this process."""
         q, k, v = (
             projection(x).unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
             for projection in (self.q_proj, self.k_proj, self.v_proj)
         )
         if self.q_norm is not None and self.k_norm is not None:
             q, k = self.q_norm(q), self.k_norm(k)
-        return rotate(q, cos, sin), rotate(k, cos, sin), v
+        by_heads = self.division.by_heads
+        return by_heads(rotate(q, cos, sin)), by_heads(rotate(k, cos, sin)), by_heads(v)
 
 
 class SwiGLU(nn.Module):
@@ -177,11 +180,11 @@ def _contexts() -> tuple[AbstractContextManager, AbstractContextManager]:
 class Block(nn.Module):
     """`recompute`: see TrainingConfig. Inside of the block, so that FSDP gathers its weights once for both."""
 
-    def __init__(self, config: ModelConfig, causal: bool) -> None:
+    def __init__(self, config: ModelConfig, causal: bool, division: Division) -> None:
         super().__init__()
-        self.recompute = "none"
+        self.recompute, self.division = "none", division
         self.input_layernorm = norm_of(config, config.dim)
-        self.self_attn = Attention(config, causal)
+        self.self_attn = Attention(config, causal, division)
         self.post_attention_layernorm = norm_of(config, config.dim)
         self.mlp = SwiGLU(config) if config.block == "llama" else SquaredReLU(config)
 
@@ -196,48 +199,73 @@ class Block(nn.Module):
     def block_forward(
         self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, mask: torch.Tensor | BlockMask | None
     ) -> torch.Tensor:
-        x = x + self.self_attn(self.input_layernorm(x), cos, sin, mask)
-        return x + self.mlp(self.post_attention_layernorm(x))
+        x = x + self.self_attn(self.division.gathered(self.input_layernorm(x)), cos, sin, mask)
+        return x + self.mlp(self.division.gathered(self.post_attention_layernorm(x)))
 
 
 class Decoder(nn.Module):
     """Token ids (batch, length) to logits (batch, length, vocab_size); with targets, to their `loss_sums`.
 
     `end_of_text`: its id, where a causal model keeps documents apart by `document_mask`. Not `causal`: tokens see all.
+    `division`: of the tokens over processes. `blocks`: those that a stage of a pipeline has; None: all.
 
     With tied embeddings there is no second module that owns the matrix: the output multiplies by
     embed_tokens.weight itself. One owner means one FSDP group and one key in a checkpoint.
     """
 
     def __init__(
-        self, config: ModelConfig, vocab_size: int, end_of_text: int | None = None, causal: bool = True
+        self,
+        config: ModelConfig,
+        vocab_size: int,
+        end_of_text: int | None = None,
+        causal: bool = True,
+        division: Division = UNDIVIDED,
+        blocks: range | None = None,
     ) -> None:
         super().__init__()
-        self.config, self.causal = config, causal
+        self.config, self.vocab_size, self.causal, self.division = config, vocab_size, causal, division
         self.end_of_text = end_of_text
-        self.embed_tokens = nn.Embedding(vocab_size, config.dim)
-        self.layers = nn.ModuleList(Block(config, causal) for _ in range(config.layers))
-        self.norm = norm_of(config, config.dim)
-        self.lm_head = None if config.tie_embeddings else nn.Linear(config.dim, vocab_size, bias=False)
+        blocks = range(config.layers) if blocks is None else blocks
+        self.first, self.last = blocks.start == 0, blocks.stop == config.layers
+        embeds, tied = self.first, config.tie_embeddings
+        self.embed_tokens = nn.Embedding(vocab_size, config.dim) if embeds or (self.last and tied) else None
+        self.layers = nn.ModuleList()
+        for number in blocks:  # by its number in the whole model, which is a part of the names of its parameters
+            self.layers.add_module(str(number), Block(config, causal, division))
+        self.norm = norm_of(config, config.dim) if self.last or (self.first and not config.norm_gains) else None
+        self.lm_head = nn.Linear(config.dim, vocab_size, bias=False) if self.last and not tied else None
         # each as one function with the output projection, so that it can be compiled with it
         self.sums, self.each_loss, self.each_score = loss_sums, in_pieces(token_losses), in_pieces(token_scores)
         self.make_blocks: Callable[..., BlockMask] = create_block_mask
 
     def forward(self, tokens: torch.Tensor, targets: torch.Tensor | None = None, z_loss: float = 0.0) -> torch.Tensor:
-        x = self._hidden(tokens)
         if targets is None:
-            return logits_of(x, self._output, self.config.logit_softcap)
-        return self.sums(x.flatten(0, 1), self._output, targets.flatten(), self.config.logit_softcap, z_loss)
+            return logits_of(self._hidden(tokens), self._output, self.config.logit_softcap)
+        return self._summed(tokens, targets, z_loss)
 
-    def losses(self, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    def _summed(
+        self, tokens: torch.Tensor, targets: torch.Tensor, z_loss: float, arrived: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """The `loss_sums` of this process's targets: those of all processes that divide a sequence add up to those of
+        the sequence, and so do their gradients. `arrived`: see `_hidden`."""
+        x = self._hidden(tokens, arrived)
+        if not self.last:
+            return x
+        targets = self.division.own(self.division.padded(targets, IGNORE))
+        sums = self.sums(x.flatten(0, 1), self._output, targets.flatten(), self.config.logit_softcap, z_loss)
+        # processes that divide matrices have computed the same: it counts once, and has its gradient on each of them
+        return sums - sums.detach() if self.division.tensor.rank else sums
+
+    def losses(self, tokens: torch.Tensor, targets: torch.Tensor, arrived: torch.Tensor | None = None) -> torch.Tensor:
         """The loss of each target in nats, float32 of targets' shape; 0 where it is IGNORE. No logits of the whole
-        batch are in memory. Both int64 (batch, length)."""
-        return self._each(self.each_loss, tokens, targets)[0].clone()  # FSDP warns of views
+        batch are in memory. Both int64 (batch, length). `arrived`: see `_hidden`."""
+        values = self._each(self.each_loss, tokens, targets, arrived)
+        return values[0].clone() if self.last else values  # FSDP warns of views
 
-    def scores(self, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    def scores(self, tokens: torch.Tensor, targets: torch.Tensor, arrived: torch.Tensor | None = None) -> torch.Tensor:
         """As `losses`, and 1 for each target that is not the likeliest token, else 0: (2, batch, length)."""
         self.check_causal()
-        return self._each(self.each_score, tokens, targets).clone()
+        return self._each(self.each_score, tokens, targets, arrived).clone()
 
     def check_causal(self) -> None:
         """Raise ValueError for a model of the objective masked."""
@@ -247,34 +275,71 @@ class Decoder(nn.Module):
                 "trained with another objective"
             )
 
-    def _each(self, each: Callable[..., torch.Tensor], tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        x = self._hidden(tokens).flatten(0, 1)
-        return each(x, self._output, targets.flatten(), self.config.logit_softcap).unflatten(-1, targets.shape)
+    def through(self, step: Callable[[Decoder, torch.Tensor], torch.Tensor], tokens: torch.Tensor) -> torch.Tensor:
+        """`step` of this model, which is a pipeline of one stage: see `gristmill.training.layout.pipeline`."""
+        return step(self, tokens)
+
+    @property
+    def shared(self) -> frozenset[str]:
+        """Names of the parameters that two stages of a pipeline have: none."""
+        return frozenset()
+
+    def blocks(self) -> list[Block]:
+        """The layers, by their type."""
+        return [cast(Block, layer) for layer in self.layers]
+
+    def _each(
+        self,
+        each: Callable[..., torch.Tensor],
+        tokens: torch.Tensor,
+        targets: torch.Tensor,
+        arrived: torch.Tensor | None,
+    ) -> torch.Tensor:
+        x = self._hidden(tokens, arrived)
+        if not self.last:
+            return x
+        length = targets.shape[1]
+        targets = self.division.own(self.division.padded(targets, IGNORE))
+        values = each(x.flatten(0, 1), self._output, targets.flatten(), self.config.logit_softcap)
+        return self.division.whole(values.unflatten(-1, targets.shape))[..., :length]
 
     @property
     def _output(self) -> torch.Tensor:
-        """The matrix (vocab_size, dim) that makes logits."""
-        return self.embed_tokens.weight if self.lm_head is None else self.lm_head.weight
+        """The matrix (vocab_size, dim) that makes logits; where it is divided, the rows of this process."""
+        owner = self.embed_tokens if self.lm_head is None else self.lm_head
+        assert owner is not None, "the last stage has it"
+        return self.division.rows(owner.weight)
 
-    def _hidden(self, tokens: torch.Tensor) -> torch.Tensor:
-        """The last norm's output, (batch, length, dim)."""
+    def _hidden(self, tokens: torch.Tensor, arrived: torch.Tensor | None = None) -> torch.Tensor:
+        """The last norm's output, (batch, length, dim), of this process's tokens. `arrived`: what the stage before this
+        one has made of them; one that is not the last returns what the next reads."""
+        assert self.causal or not tokens.shape[1] % self.division.parts, "a model that sees padding gets none"
+        tokens = self.division.padded(tokens, 0)
         cos, sin = self.angles(tokens)
         # once for all layers
         mask = None if self.end_of_text is None else document_mask(tokens, self.end_of_text, self.make_blocks)
-        x = self.embedded(tokens)
+        x = arrived if arrived is not None and not self.first else self.embedded(tokens)
         for layer in self.layers:
             x = layer(x, cos, sin, mask)
-        return self.norm(x)
+        if not self.last:
+            return x
+        assert self.norm is not None, "the last stage has it"
+        return self.division.plain(self.division.gathered(self.norm(x)))
 
     def angles(self, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Cosines and sines for `rotate`; nanochat turns the other way round."""
+        """Cosines and sines for `rotate` of this process's tokens; nanochat turns the other way round."""
         cos, sin = rotary(tokens.shape[1], self.config.head_dim, self.config.rope_theta, tokens.device)
+        cos, sin = self.division.own(cos, 0), self.division.own(sin, 0)
         return cos, sin if self.config.block == "llama" else -sin
 
     def embedded(self, tokens: torch.Tensor) -> torch.Tensor:
-        """What the first block reads, (batch, length, dim)."""
-        x = self.embed_tokens(tokens)
-        return x if self.config.block == "llama" else self.norm(x)
+        """What the first block reads, (batch, length, dim), of this process's tokens."""
+        assert self.embed_tokens is not None, "the first stage has it"
+        x = self.embed_tokens(self.division.own(tokens))
+        if self.config.block == "llama":
+            return x
+        assert self.norm is not None, "without gains it is in each stage that uses it"
+        return self.norm(x)
 
 
 def initial(name: str, shape: torch.Size, config: ModelConfig, seed: int) -> torch.Tensor:

@@ -79,6 +79,11 @@ class DoReMiRun(CheckedSettings):
                 f"training.precision is {self.training.precision} and z_loss {self.training.z_loss:g}; DoReMi has "
                 "neither a loss scale nor a z-loss: give precision auto, bf16 or fp32, and z_loss 0"
             )
+        if self.training.parallel.model_ranks > 1:
+            raise ValueError(
+                "training.parallel has tensor, pipeline or context above 1; DoReMi only supports replicas and shard: "
+                "remove the others"
+            )
         if self.training.objective != "causal":
             raise ValueError(
                 f"training.objective is {self.training.objective}; DoReMi compares causal losses: give causal"
@@ -114,9 +119,9 @@ def trained(run: DoReMiRun, manifest: TrainingManifest, world: World) -> tuple[n
     training = run.training
     order = Order(uniform(manifest), seq_len=run.model.seq_len, batch=training.batch, seed=training.data_seed)
     reference = load_model(run.reference).to(world.device)
-    if reference.embed_tokens.num_embeddings != manifest.vocab_size:
+    if reference.vocab_size != manifest.vocab_size:
         raise ValueError(
-            f"{run.reference}: the reference has {reference.embed_tokens.num_embeddings} tokens, the data "
+            f"{run.reference}: the reference has {reference.vocab_size} tokens, the data "
             f"{manifest.vocab_size}; train it on the same tokenizer"
         )
     model = sharded_model(run.model, training, manifest.vocab_size, manifest.end_of_text, world)

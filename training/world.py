@@ -1,10 +1,5 @@
 """Processes, device, sharding and number formats, and what all ranks do together. The only file that knows how many
-processes there are and why.
-
-In fp8 the products of the blocks are taken by torchao, with tensorwise dynamic scales, e4m3 forward and e5m2 for
-gradients. Weights stay as they are. It pays where matrices are large: on an H100 1.2 times as fast at 1.3B parameters,
-slower than bf16 at 124M.
-"""
+processes there are and why; what the ways of dividing a model need is in `gristmill.training.layout`."""
 
 from __future__ import annotations
 
@@ -17,78 +12,38 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, Replicate
 from torch.nn.attention.flex_attention import create_block_mask
 
+from gristmill.training import loss
 from gristmill.training.config import RENDEZVOUS, Parallel, TrainingConfig
 from gristmill.training.decoder import Block, Decoder, initial
-from gristmill.training.loss import LOGITS, chunked, in_pieces, loss_sums, token_losses, token_scores
-from gristmill.training.model_config import FP8_MULTIPLE, ModelConfig
+from gristmill.training.fp8 import multiply_in_fp8
+from gristmill.training.layout.context import Division
+from gristmill.training.layout.limits import undivided_vocabulary
+from gristmill.training.layout.mesh import Axis, grid_of
+from gristmill.training.layout.tensor import VocabularyLosses, divide_matrices
+from gristmill.training.loss import LOGITS, chunked, in_pieces
+from gristmill.training.model_config import ModelConfig
 from gristmill.training.parametrization import multipliers
 
-FIRST_CAPABILITY = (8, 9)  # NVIDIA's compute capability: Ada, Hopper and later
-
 log = logging.getLogger(__name__)
-
-
-def emulates_fp8(min_dim: int, device: torch.device) -> bool:
-    """Whether products in fp8 are emulated on a device. Raises RuntimeError where torchao is not installed, or the GPU
-    lacks such products."""
-    if importlib.util.find_spec("torchao") is None:
-        raise RuntimeError(
-            f"training.fp8_min_dim is {min_dim}, which needs torchao: pip install 'gristmill[fp8]', or torchao in the "
-            "environment of another engine, or set it to null"
-        )
-    if device.type != "cuda":
-        log.info("fp8 is emulated on a CPU: its rounding is real, its speed is not")
-        return True
-    if torch.cuda.get_device_capability(device) < FIRST_CAPABILITY:
-        name = torch.cuda.get_device_name(device)
-        raise RuntimeError(
-            f"training.fp8_min_dim is {min_dim}, but {name} does not support products in fp8: set it to null"
-        )
-    return False
-
-
-def multiply_in_fp8(layers: nn.ModuleList, min_dim: int, device: torch.device) -> None:
-    """Let the linear layers whose two sides are at least `min_dim` multiply in fp8; before they are compiled.
-
-    On a CPU the rounding is emulated, which shows what it costs in loss. Raises RuntimeError where torchao is not
-    installed, or the GPU lacks such products; ValueError if no matrix is that large.
-    """
-    emulate = emulates_fp8(min_dim, device)
-    from torchao.float8 import Float8LinearConfig, convert_to_float8_training
-
-    layer_names = []
-
-    def large(module: nn.Module, name: str) -> bool:
-        if not isinstance(module, nn.Linear):
-            return False
-        sides = (module.in_features, module.out_features)
-        if fits := min(sides) >= min_dim and not any(side % FP8_MULTIPLE for side in sides):
-            layer_names.append(name)
-        return fits
-
-    convert_to_float8_training(layers, config=Float8LinearConfig(emulate=emulate), module_filter_fn=large)
-    if not layer_names:
-        raise ValueError(
-            f"training.fp8_min_dim is {min_dim}, but no matrix of the blocks is that large with sides that are "
-            f"multiples of {FP8_MULTIPLE}: lower it, or set it to null"
-        )
+ADecoder = TypeVar("ADecoder", bound=Decoder)
 
 
 @dataclass(frozen=True)
 class World:
-    """`mesh`: (shards,), or (replicas, shards) where a model is kept more than once; another engine has its own.
+    """`mesh`: what FSDP shards over, (shards,), or (replicas, shards) where a model is kept more than once.
     `node`: the number of this rank's machine among the `nodes`; `node_rank`: its own among the ranks there. `group`: of
-    the ranks that are counted here; None: all of the run. `one_of_each`: see `readers`."""
+    the ranks that are counted here; None: all of the run. `one_of_each`: see `readers`. `pipeline`, `division`: how
+    ranks divide the blocks, and the tokens and matrices."""
 
     rank: int
     size: int
@@ -99,10 +54,12 @@ class World:
     node_rank: int = 0
     group: dist.ProcessGroup | None = None
     one_of_each: World | None = None
+    pipeline: Axis = Axis()
+    division: Division = Division()
 
     @property
     def readers(self) -> World:
-        """This rank among those that read other samples than it does. Where a layout divides a matrix or a sequence
+        """This rank among those that read other samples than it does. Where a layout divides a model or a sequence
         among ranks, these read the same ones and have one number here; else it is the world itself."""
         return self.one_of_each or self
 
@@ -117,11 +74,16 @@ class World:
     @property
     def replicas(self) -> int:
         """Ranks that hold the same shard of a parameter."""
-        return self.size // self.mesh.size(self.mesh.ndim - 1)
+        return self.mesh.size() // self.mesh.size(self.mesh.ndim - 1)
 
     def sum(self, values: torch.Tensor) -> torch.Tensor:
         """Sum of a tensor over all ranks, in place."""
         dist.all_reduce(values, group=self.group)
+        return values
+
+    def largest(self, values: torch.Tensor) -> torch.Tensor:
+        """The largest of a tensor's numbers on all ranks, in place."""
+        dist.all_reduce(values, dist.ReduceOp.MAX, group=self.group)
         return values
 
 
@@ -164,11 +126,21 @@ def local_part(whole: torch.Tensor, sharded: torch.Tensor) -> torch.Tensor:
     return whole
 
 
-def copies(parameter: torch.Tensor, world: World) -> int:
-    """Ranks of the world that hold the same part of a parameter."""
+def whole_tensor(tensor: DTensor) -> torch.Tensor:
+    """On all ranks that have a part of it; a collective. A dimension of the mesh at a time, the last cut first: torch
+    warns of more."""
+    placements = list(tensor.placements)
+    for dimension in range(len(placements)):
+        placements[dimension] = Replicate()
+        tensor = tensor.redistribute(placements=placements)
+    return tensor.to_local()
+
+
+def copies(parameter: torch.Tensor, world: World, stages: int = 1) -> int:
+    """Ranks of the world that hold the same part of a parameter. `stages`: those of a pipeline that have it."""
     assert isinstance(parameter, DTensor), "fully_shard has cut every parameter"
     sizes = (parameter.device_mesh.size(i) for i, kind in enumerate(parameter.placements) if not kind.is_replicate())
-    return world.size // math.prod(sizes)
+    return stages * world.size // (world.pipeline.size * math.prod(sizes))
 
 
 @contextmanager
@@ -207,13 +179,16 @@ def world_of(device: torch.device, parallel: Parallel = ONE_COPY) -> World:
 
     Raises ValueError where the processes cannot be divided so.
     """
-    size = dist.get_world_size()
-    shards = parallel.shards(size)
-    if parallel.replicas == 1:
-        mesh = init_device_mesh(device.type, (size,), mesh_dim_names=("shard",))
-    else:
-        mesh = init_device_mesh(device.type, (parallel.replicas, shards), mesh_dim_names=("replica", "shard"))
-    return World(dist.get_rank(), size, device, mesh, *node_places())
+    rank, size, places = dist.get_rank(), dist.get_world_size(), node_places()
+    grid = grid_of(device.type, size, parallel)
+    readers = None
+    if parallel.model_ranks > 1:
+        group = grid.readers.group if grid.readers.mesh else dist.new_subgroups(1)[0]
+        readers = World(grid.readers.rank, grid.readers.size, device, grid.weights, *places, group=group)
+    division = Division(grid.context, grid.tensor)
+    return World(
+        rank, size, device, grid.weights, *places, one_of_each=readers, pipeline=grid.pipeline, division=division
+    )
 
 
 def node_places() -> tuple[int, int, int]:
@@ -274,13 +249,40 @@ def empty_sharded_model(
     Each rank holds 1/world of the parameters and, while a block runs, that block's parameters whole; while
     the weights are set, one whole parameter at a time in CPU memory.
     """
-    with torch.device("meta"):
-        end = end_of_text if training.document_mask else None
-        model = Decoder(config, vocab_size, end, causal=training.objective != "masked")
+    end = end_of_text if training.document_mask else None
+    causal, pipeline, division = training.objective != "masked", world.pipeline, world.division
+    for place, sentence in undivided_vocabulary(vocab_size, training.parallel):
+        raise ValueError(f"{'.'.join(place)} {sentence}")
+    if pipeline.size == 1:
+        with torch.device("meta"):
+            model = Decoder(config, vocab_size, end, causal, division)
+        return sharded(model, training, vocab_size, world)
+    from gristmill.training.layout import pipeline as stages  # torch's schedules take a while to import
+
+    count = pipeline.size * training.parallel.interleave
+    own = {}
+    for number in range(pipeline.rank, count, pipeline.size):
+        blocks = stages.blocks_of(number, count, config.layers)
+        with torch.device("meta"):
+            stage = stages.Stage(config, vocab_size, end, causal, division, blocks)
+        stage.z_loss = training.z_loss
+        own[number] = sharded(stage, training, vocab_size, world)
+    hidden = compute_dtype(training.precision, world.device) or torch.float32
+    return cast(Decoder, stages.Pipeline(own, count, pipeline, hidden))
+
+
+def sharded(model: ADecoder, training: TrainingConfig, vocab_size: int, world: World) -> ADecoder:
+    """A Decoder on the meta device, or a stage of one, divided, compiled and sharded; its weights are still to be
+    set."""
+    config, mesh = model.config, world.division.tensor.mesh
+    if mesh is not None:
+        divide_matrices(model, model.layers, mesh)
     if training.fp8_min_dim:
         multiply_in_fp8(model.layers, training.fp8_min_dim, world.device)
     compiles = world.device.type == "cuda" if training.compile is None else training.compile
-    sums, losses, scores = (torch.compile(f) if compiles else f for f in (loss_sums, token_losses, token_scores))
+    each = VocabularyLosses(mesh) if mesh is not None else loss
+    functions = (each.loss_sums, each.token_losses, each.token_scores)
+    sums, losses, scores = (torch.compile(f) if compiles else f for f in functions)
     model.sums = chunked(sums, training.loss_chunks)
     if compiles:
         model.make_blocks = torch.compile(create_block_mask)
@@ -293,12 +295,14 @@ def empty_sharded_model(
         reduce_dtype=torch.bfloat16 if training.reduce_dtype == "bf16" else torch.float32,
         cast_forward_inputs=False,
     )
+    # torch's schedules of a pipeline keep weights whole from the first backward pass to the end of a step
+    reshards = training.reshard_after_forward and world.pipeline.size == 1
     for layer in model.layers:
         assert isinstance(layer, Block), "layers are blocks"
         layer.recompute = training.recompute
         if compiles:
             layer.compile()
-        fully_shard(layer, mesh=world.mesh, mp_policy=policy, reshard_after_forward=training.reshard_after_forward)
+        fully_shard(layer, mesh=world.mesh, mp_policy=policy, reshard_after_forward=reshards)
     # Embedding, last norm and output stay together in the root's group, which a tied matrix needs.
     fully_shard(model, mesh=world.mesh, mp_policy=policy)
     for method in ("losses", "scores"):
@@ -316,13 +320,6 @@ def sum_gradients(model: nn.Module) -> None:
             module.set_force_sum_reduction_for_comms(True)  # gloo has no PREMUL_SUM
 
 
-def fsdp_root(model: nn.Module) -> FSDPModule:
-    """What FSDP knows of a model as a whole."""
-    root = getattr(model, "fsdp_root", model)  # that of another engine is within the Decoder that it stands for
-    assert isinstance(root, FSDPModule), "the model is that of sharded_model"
-    return root
-
-
 def reshard(model: nn.Module) -> None:
     """Drop all gathered weights: after a forward pass without a backward some are still there, in the precision of the
     products, and would be used in place of what is loaded."""
@@ -335,9 +332,9 @@ def begin_micro_batch(model: nn.Module, training: TrainingConfig, world: World, 
     """Before a forward pass of a step, of which it may be the `last`: see training.accumulate. Replicas add theirs at
     the end only."""
     kept = training.accumulate or ("sharded" if world.device.type == "cuda" else "whole")
-    root = fsdp_root(model)
-    root.set_requires_gradient_sync(last or kept == "sharded")
-    root.set_requires_all_reduce(last)
+    assert isinstance(model, FSDPModule), "the model is that of sharded_model"
+    model.set_requires_gradient_sync(last or kept == "sharded")
+    model.set_requires_all_reduce(last)
 
 
 @torch.no_grad()
@@ -354,12 +351,24 @@ def whole_weights(model: Decoder, world: World) -> dict[str, torch.Tensor]:
     """All parameters by name, whole, float32, on the CPU of rank 0; a collective, in which other ranks hold one whole
     parameter at a time, and get none."""
     reshard(model)
-    weights = {}
-    for name, parameter in model.named_parameters():
-        assert isinstance(parameter, DTensor), "fully_shard has cut every parameter"
-        whole = parameter.full_tensor().detach()
-        if world.leads:
-            weights[name] = whole.cpu()
+    weights, own, pipeline = {}, dict(model.named_parameters()), world.pipeline
+    of_stages: list[Any] = [{name: parameter.shape for name, parameter in own.items()}]
+    if pipeline.size > 1:
+        of_stages *= pipeline.size
+        dist.all_gather_object(of_stages, of_stages[0], group=pipeline.group)
+    for stage, shapes in enumerate(of_stages):
+        for name, shape in shapes.items():
+            if stage == pipeline.rank:
+                parameter = own[name]
+                assert isinstance(parameter, DTensor), "fully_shard has cut every parameter"
+                whole = whole_tensor(cast(DTensor, parameter.detach()))
+                if stage and dist.get_global_rank(pipeline.group, 0) == 0:
+                    dist.send(whole, group=pipeline.group, group_dst=0)
+            elif world.leads:
+                whole = torch.empty(shape, device=world.device)
+                dist.recv(whole, group=pipeline.group, group_src=stage)
+            if world.leads:
+                weights[name] = whole.cpu()
     return weights
 
 

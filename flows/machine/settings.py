@@ -81,7 +81,6 @@ class MachineSettings(BaseSettings):
     )
     training_rendezvous: str = Field("", description="HOST:PORT where machine 0 listens")
     training_interface: str = Field("", description="network interface for training, such as eth0; default: loopback")
-    olmo_core_python: str = Field("", description="Python executable with OLMo-core, for `training.engine: olmo_core`")
     proxy_runs: int = Field(
         0,
         ge=0,

@@ -19,7 +19,6 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from gristmill.flows.machine.engine_python import engine_python
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.machine.wrong_values import listed
 from gristmill.flows.recipe import own_steps
@@ -44,6 +43,7 @@ from gristmill.tasks.reading.sources import Source
 from gristmill.tasks.url.lists import list_problems
 from gristmill.training.evaluate.tasks import read_tasks
 from gristmill.training.hub.weight_files import check_fits
+from gristmill.training.layout.limits import PARALLEL, few_micro_batches, undivided_vocabulary
 
 log = logging.getLogger(__name__)
 
@@ -94,14 +94,18 @@ def evaluation_problems(recipe: Recipe, settings: MachineSettings, deep: bool) -
 
 
 def training_problems(recipe: Recipe, settings: MachineSettings) -> Iterator[Problem]:
-    """What is wrong with the tokenizer's file, the weights that a training begins with, its tasks, and the environment
-    of its engine."""
+    """What is wrong with the tokenizer's file, the weights that a training begins with, its tasks, and how the number
+    of processes divides the model."""
+    if processes := settings.training_processes * settings.nodes.count:
+        try:
+            recipe.training.parallel.shards(processes)
+        except ValueError as error:
+            yield PARALLEL, f"{error}".removeprefix("training.parallel")
+        else:
+            yield from few_micro_batches(recipe.training, processes)
     try:
-        engine_python(settings, recipe.training.engine)
-    except ValueError as error:
-        yield ("training", "engine"), f"{error}"
-    try:
-        check_tokenizer_file(settings, recipe)
+        size = check_tokenizer_file(settings, recipe) or recipe.tokenizer.vocab_size
+        yield from undivided_vocabulary(size, recipe.training.parallel)
     except (OSError, ValueError) as error:
         yield ("tokenizer", "path"), f"{error}".removeprefix("tokenizer.path ")
     try:

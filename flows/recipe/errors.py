@@ -158,9 +158,22 @@ def _unknown_key(model: type[BaseModel], data: Any, path: KeyPath) -> str:
     return f"is an unknown key, with the value {shown(_below(beside, path[-1]))}; {hint}"
 
 
+# What to do about keys that an earlier release had.
+_REMOVED = {
+    (
+        "training",
+        "engine",
+    ): "remove it: `training.parallel` now divides a model without OLMo-core, in the same ways and "
+    "from the same checkpoints",
+}
+
+
 def _elsewhere(model: type[BaseModel], path: KeyPath) -> str:
-    """Where a key belongs that is at the top and is one of a block, or the other way around; "" for other keys."""
+    """What to do about a key that was removed; where one belongs that is at the top and is one of a block, or the other
+    way around; "" for other keys."""
     key = path[-1]
+    if path in _REMOVED:
+        return _REMOVED[path]
     if len(path) == 2 and key in model.model_fields:
         return f"it is a separate key: move it out of `{path[0]}`"
     if len(path) == 1:

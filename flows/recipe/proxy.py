@@ -10,8 +10,8 @@ from gristmill.flows.recipe import settings_file
 from gristmill.flows.recipe.errors import ContradictionError
 from gristmill.tasks.documents.step import Settings
 from gristmill.training.config import TrainingConfig
+from gristmill.training.layout.limits import lacking
 from gristmill.training.model_config import ModelConfig
-from gristmill.training.olmo_core.lacks import lacking
 
 PROXIES = Path(__file__).with_name("proxies")
 DEFAULT = "small"
@@ -27,7 +27,6 @@ _SET_BY_RUNS = {
     "init_from": "a proxy starts from random weights",
     "batch_ramp": "runs with other token budgets would have another ramp",
     "objective": "texts are compared by the causal loss",
-    "engine": "proxies are trained with the built-in loop",
     "profile_steps": "profile a normal training, whose steps are known",
     "eval_tasks": "set the tasks where the runs are compared",
 }

@@ -29,8 +29,8 @@ from gristmill.tasks.tokens.tokenizer import Tokenizer
 from gristmill.tasks.url.step import Url
 from gristmill.training.config import TrainingConfig
 from gristmill.training.denoisers import own_tokens
+from gristmill.training.layout.limits import lacking
 from gristmill.training.model_config import FP8_MULTIPLE, ModelConfig
-from gristmill.training.olmo_core.lacks import lacking
 
 MIXTURES = Path(__file__).with_name("mixtures")
 

@@ -36,7 +36,7 @@ RECIPE = "recipe.yaml"
 PARAMS = (
     *("seed", "limit", "tokenizer.vocab_size", "model.dim", "model.layers", "model.heads", "model.seq_len"),
     *("training.steps", "training.batch", "training.learning_rate", "training.optimizer", "training.seed"),
-    *("training.engine", "training.objective", "model.block"),
+    *("training.objective", "model.block"),
 )
 _NO_MATTER = {"name", *(f"training.{name}" for name in NEUTRAL - {"init_from", "eval_tokens"})}
 _NAMED = 4  # differences in the name of a run

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import wrapt
 
 from gristmill.flows.curation import Outputs
-from gristmill.flows.machine.engine_python import engine_python
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.given_files import init_digests, initial_folder, tasks_folder
 from gristmill.flows.stages.model import ModelPlaces, Trained, local_folder, local_mixture
@@ -68,8 +67,7 @@ def train(outputs: Outputs) -> Trained:
         def places() -> ModelPlaces:
             """Asked for by the process that makes the stage: it alone has a run to log to."""
             logged = stack.enter_context(run)
-            python = engine_python(settings, recipe.training.engine)
-            processes = settings.training_processes or launch.default_processes(python)
+            processes = settings.training_processes or launch.default_processes()
             mixture = local_mixture(settings, data.mixture.folder)
             out = local_folder(settings, folder)
             initial = initial_folder(settings, recipe)
@@ -85,9 +83,7 @@ def train(outputs: Outputs) -> Trained:
                 init_digests=init_digests(settings, initial) if initial else {},
                 eval_tasks=str(tasks_folder(settings, recipe) or ""),
                 max_rollbacks=recipe.training.guard.max_rollbacks,
-                engine=recipe.training.engine,
                 parallel=recipe.training.parallel.model_dump(exclude_none=True),
-                python=python,
             )
 
         model = context.build(replace(unplaced, places=places))

@@ -74,9 +74,8 @@ class ModelPlaces:
     """`mixture`: its file on a local path; `out`: a local folder for what grows, checkpoints and logs; `folder`: the
     stage's; `processes`: how many train on each of the `nodes`, which changes rounding and not the samples;
     `tracking_uri`, `run_id`: those of MLflow; `init_from`, `init_digests`: the folder of the first weights, or empty,
-    and their digests; `eval_tasks`: the folder of tasks, or empty; `max_rollbacks`: the guard's budget; `engine`,
-    `parallel`: by whose model and layout the processes train, which changes rounding alone, too; `python`: that of the
-    engine's environment, or empty."""
+    and their digests; `eval_tasks`: the folder of tasks, or empty; `max_rollbacks`: the guard's budget; `parallel`: how
+    the processes divide the model, which changes only rounding, too."""
 
     mixture: str
     out: str
@@ -89,9 +88,7 @@ class ModelPlaces:
     init_digests: dict[str, str]
     eval_tasks: str
     max_rollbacks: int
-    engine: str
     parallel: dict[str, int]
-    python: str
 
 
 @dataclass(frozen=True)
@@ -108,14 +105,13 @@ def model_spec(
 ) -> StageSpec:
     """The stage; without places it can be looked up, but not made. First weights and tasks are known by their content,
     wherever they are. The budget of rollbacks is no part of it: a training that it ended goes on with a larger one. Nor
-    are engine and layout, which round otherwise: a training that one engine began goes on with another."""
+    is the layout, which rounds otherwise: a training that one layout began goes on with another."""
     guard = recipe.training.guard.model_copy(update={"max_rollbacks": GuardConfig().max_rollbacks})
     plain = TrainingConfig()
     unplaced = {
         "init_from": None,
         "eval_tasks": None,
         "guard": guard,
-        "engine": plain.engine,
         "parallel": plain.parallel,
     }
     inputs: dict[str, FinishedInput | str]
@@ -151,7 +147,6 @@ def _train(phases: PhaseRunner, record: ModelTraining, places: ModelPlaces) -> d
         "init_from": places.init_from or None,
         "eval_tasks": places.eval_tasks or None,
         "guard": record.training.guard.model_copy(update={"max_rollbacks": places.max_rollbacks}),
-        "engine": places.engine,
         "parallel": Parallel(**places.parallel),
     }
     run = RunConfig(
@@ -174,7 +169,6 @@ def _train(phases: PhaseRunner, record: ModelTraining, places: ModelPlaces) -> d
             on_line=phases.message,
             nodes=places.nodes,
             restarts=RESTARTS,
-            python=places.python,
         )
     check_ended_well(code, out, log, places.nodes.count)
     if joined:

@@ -145,7 +145,6 @@ FOLLOWED = ("gristmill.samples", "gristmill.storage", "gristmill.tasks", "gristm
 # Bytes arrive whole and right or not at all, whatever the transport and the engine do: neither decides an output.
 # Nor does whose a temporary file is.
 # Digests of source files are inputs; how they are computed is not.
-# Which engine trains is no part of a model's key.
 # Compiled modules have no source; the releases that they are compiled from are in the keys of the stages that use them.
 NEUTRAL = (
     "gristmill.storage.exclusive",
@@ -156,7 +155,6 @@ NEUTRAL = (
     "gristmill.storage.files",
     "gristmill.tasks.engine",
     "gristmill.tasks.models.compiled",
-    "gristmill.training.olmo_core",
 )
 
 

@@ -1,12 +1,16 @@
 """What only a GPU shows of training: speed beside nanoGPT, fp8, waits of the host, and Muon beside AdamW.
 
     python -m tests.benchmarks.gpu_training TEXT [--nanogpt FOLDER] [--sizes 124M 350M 1.3B] [--blocks 3]
-        [--muon-steps 1500]
+        [--muon-steps 1500] [--seconds 600]
 
 TEXT: a file of some 64 MB of plain text. `--nanogpt`: a checkout of github.com/karpathy/nanoGPT; without one there is
 no ratio. Every block is a process of its own, in turns, so that no variant has the cooler card. Tables are printed at
-the end. fp8 is left out where torchao is not installed. Without a GPU `--sizes tiny` tries the script. It ends with an
-error if a block did.
+the end; with `--seconds` no block begins or goes on after so many. In ten minutes on one card:
+
+    python -m tests.benchmarks.gpu_training TEXT --sizes 124M 1.3B --blocks 1 --muon-steps 0 --seconds 570
+
+`planned GB` is the peak that `gristmill decide plan` gives. fp8 is left out where torchao is not installed. Without a
+GPU `--sizes tiny` tries the script. It ends with an error if a block did.
 """
 
 from __future__ import annotations
@@ -29,6 +33,7 @@ import numpy as np
 import sentencepiece
 import torch
 
+from gristmill.flows.experiments.planning.memory import Layout, counts, peak
 from gristmill.samples.order import Order
 from gristmill.storage import checked_json, files
 from gristmill.storage.training_manifest import load_training_manifest
@@ -86,10 +91,19 @@ def _fp8_dim(size: str) -> int:
     return 64 if size == "tiny" else 1024
 
 
-def ours(size: str, data: Path, fp8: bool) -> dict[str, Any]:
+# Settings of training by variant; that of fp8 depends on the size.
+VARIANTS: dict[str, dict[str, Any]] = {
+    "bf16": {},
+    "eager": {"compile": False},
+    "selective": {"recompute": "selective"},
+    "fp8": {},
+}
+
+
+def ours(size: str, data: Path, variant: str) -> dict[str, Any]:
     model_config, training = shape(size)
-    if fp8:
-        training = training.model_copy(update={"fp8_min_dim": _fp8_dim(size)})
+    fp8 = {"fp8_min_dim": _fp8_dim(size)} if variant == "fp8" else {}
+    training = training.model_copy(update=VARIANTS[variant] | fp8)
     entered = time.perf_counter()
     manifest = load_training_manifest(data)
     order = Order(manifest, seq_len=model_config.seq_len, batch=training.batch, seed=0)
@@ -107,7 +121,15 @@ def ours(size: str, data: Path, fp8: bool) -> dict[str, Any]:
             if world.device.type == "cuda":
                 torch.cuda.set_sync_debug_mode("default")
             found = figures(torch.stack(kept))
-        return _measured(time.perf_counter() - began, began - entered, size, found[-1].loss)
+        measured = _measured(time.perf_counter() - began, began - entered, size, found[-1].loss)
+        return measured | {"planned": planned(size, training)}
+
+
+def planned(size: str, training: TrainingConfig) -> float:
+    """The peak memory on a GPU that a plan gives, in gigabytes; fp8 is planned as bf16."""
+    model, its = shape(size)[0], SIZES[size]
+    parameters, compiled = counts(model, its.vocabulary), training.compile is not False
+    return peak(model, training, parameters, its.vocabulary, Layout(1), its.micro_batch, 4, 2, compiled).total / 1e9
 
 
 def nanogpt(size: str, data: Path, folder: Path) -> dict[str, Any]:
@@ -191,7 +213,7 @@ def prepared(text: Path, folder: Path, vocabulary: int) -> Path:
     return folder / "mixture.json"
 
 
-def _apart(log: Path, work: Callable[..., Any], *given: Any) -> Any:
+def _apart(log: Path, limit: float, work: Callable[..., Any], *given: Any) -> Any:
     """What the work returns in a process of its own, which writes its warnings into `log`. All are forked from one that
     has imported this and not touched the GPU."""
     context = multiprocessing.get_context("forkserver")
@@ -201,8 +223,8 @@ def _apart(log: Path, work: Callable[..., Any], *given: Any) -> Any:
     process.start()
     its_end.close()
     try:
-        if not answer.poll(LIMIT):
-            raise TimeoutError(f"no answer after {LIMIT} seconds")
+        if not answer.poll(limit):
+            raise TimeoutError(f"no answer after {limit:.0f} seconds")
         return answer.recv()
     except EOFError:
         last = "".join(log.read_text().splitlines()[-1:]) if log.exists() else ""
@@ -217,11 +239,11 @@ def _work(log: str, answer: Connection, work: Callable[..., Any], given: Sequenc
     answer.send(work(*given))
 
 
-def speed(sizes: Sequence[str], blocks: int, peer: Path | None, data: Path) -> int:
-    """Print the table; how many blocks ended with an error."""
-    works: dict[str, tuple[Callable[..., dict], Any]] = {"bf16": (ours, False)}
-    if importlib.util.find_spec("torchao"):
-        works["fp8"] = (ours, True)
+def speed(sizes: Sequence[str], blocks: int, peer: Path | None, data: Path, end: float) -> int:
+    """Print the table; how many blocks ended with an error. `end`: the time of the clock when the last one ends."""
+    works: dict[str, tuple[Callable[..., dict], Any]] = {name: (ours, name) for name in VARIANTS}
+    if not importlib.util.find_spec("torchao"):
+        del works["fp8"]
     if peer:
         works["nanoGPT"] = (nanogpt, peer)
     rows, failed, log = [], 0, data.parent / "warnings.txt"
@@ -232,9 +254,12 @@ def speed(sizes: Sequence[str], blocks: int, peer: Path | None, data: Path) -> i
                 work, variant = works[name]
                 if name == "fp8" and SIZES[size].dim < _fp8_dim(size):
                     continue  # no matrix gains by it
+                if (left := end - time.monotonic()) <= 0:
+                    print(f"{size} {name} block {block}: left out, the time is over", flush=True)
+                    continue
                 log.unlink(missing_ok=True)
                 try:
-                    one = _apart(log, work, size, data, variant)
+                    one = _apart(log, min(left, LIMIT), work, size, data, variant)
                 except Exception as error:
                     print(f"{size} {name}: {type(error).__name__}: {error}", flush=True)
                     failed += 1
@@ -251,10 +276,12 @@ def speed(sizes: Sequence[str], blocks: int, peer: Path | None, data: Path) -> i
             ratio = f"{one['tokens_per_second'] / theirs:.3f}" if theirs else "-"
             rows.append(
                 f"| {size} | {name} | {one['tokens_per_second']:,.0f} | {one['mfu']:.3f} | {one['gigabytes']:.1f} | "
-                f"{ratio} | {one['waits']:.0f} | {one['loss']:.3f} | {one['start']:.1f} |"
+                f"{ratio} | {one['waits']:.0f} | {one.get('planned', 0):.1f} | {one['loss']:.3f} | {one['start']:.1f} |"
             )
-    print("\n| size | variant | tokens/s | MFU | GB | over nanoGPT | waits of the host | loss | s to start |")
-    print("|---|---|---|---|---|---|---|---|---|", *rows, sep="\n")
+    print(
+        "\n| size | variant | tokens/s | MFU | GB | over nanoGPT | waits of the host | planned GB | loss | s to start |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|---|", *rows, sep="\n")
     return failed
 
 
@@ -279,7 +306,7 @@ def time_to_loss(data: Path, folder: Path, tiny: bool, steps: int) -> None:
             run = RunConfig(model=model, training=training, data=data, out=out)
             out.mkdir()
             began = time.perf_counter()
-            _apart(out / "warnings.txt", train, run)
+            _apart(out / "warnings.txt", LIMIT, train, run)
             seconds = (time.perf_counter() - began) / steps
             lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
             curves[optimizer, rate] = [
@@ -305,7 +332,9 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--sizes", nargs="+", choices=SIZES, default=["124M", "350M", "1.3B"])
     parser.add_argument("--blocks", type=int, default=3, help="turns of each variant")
     parser.add_argument("--muon-steps", type=int, default=1500, help="of the six runs to the same loss; 0: none")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="after which no block goes on")
     arguments = parser.parse_args(given)
+    end = time.monotonic() + arguments.seconds
     vocabularies = {SIZES[size].vocabulary for size in arguments.sizes}
     if len(vocabularies) > 1:
         parser.error("tiny has a vocabulary of its own: give it alone")
@@ -315,7 +344,7 @@ def main(given: Sequence[str] | None = None) -> int:
         print("no GPU: this only tries the script", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         data = prepared(arguments.text, Path(folder), vocabularies.pop())
-        failed = speed(arguments.sizes, arguments.blocks, arguments.nanogpt, data) if arguments.blocks else 0
+        failed = speed(arguments.sizes, arguments.blocks, arguments.nanogpt, data, end) if arguments.blocks else 0
         if arguments.muon_steps:
             time_to_loss(data, Path(folder), "tiny" in arguments.sizes, arguments.muon_steps)
     return min(failed, 1)

@@ -57,11 +57,12 @@ def test_the_tiny_size(tmp_path, capsys):
     write_text(tmp_path / "text.txt")
     (tmp_path / "model.py").write_text(PEER)
     given = [str(tmp_path / "text.txt"), "--nanogpt", str(tmp_path), "--sizes", "tiny", "--blocks", "1"]
-    given += ["--muon-steps", "5"]
+    given += ["--muon-steps", "5", "--seconds", "3000"]
     assert gpu_training.main(given) == 0, capsys.readouterr().out
     said = capsys.readouterr().out
     rows = {name: cells for name, *cells in re.findall(r"\| tiny \| (\w+) \| (.*)", said)}
-    assert {"bf16", "nanoGPT"} <= rows.keys()
+    assert {"bf16", "eager", "selective", "nanoGPT"} <= rows.keys()
+    assert "the time is over" not in said
     assert rows["nanoGPT"][0].split(" | ")[3] == "1.000"
     losses = {name: float(cells[0].rstrip(" |").rsplit(" | ", 2)[1]) for name, cells in rows.items()}
     assert all(5 < loss < 7 for loss in losses.values()), "of a vocabulary of 512, hardly trained: ln 512 is 6.2"

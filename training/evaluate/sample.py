@@ -80,10 +80,10 @@ def sample_text(
 ) -> str:
     """Text of up to `count` tokens that the model writes after `prompt`, at the start of a document."""
     tokens = load_tokenizer(tokenizer)
-    if tokens.vocab_size != model.embed_tokens.num_embeddings:
+    if tokens.vocab_size != model.vocab_size:
         raise ValueError(
             f"{tokenizer}: {tokens.vocab_size} tokens, but the model has "
-            f"{model.embed_tokens.num_embeddings}; sample with the tokenizer that made the training shards"
+            f"{model.vocab_size}; sample with the tokenizer that made the training shards"
         )
     # Documents end with the end-of-text token, so after one the model is at the start of the next.
     start = [tokens.end_of_text, *tokens.encode(prompt)]

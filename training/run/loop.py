@@ -21,16 +21,17 @@ import torch.distributed as dist
 from gristmill.samples.order import Order, batch_number
 from gristmill.storage import files
 from gristmill.storage.damage import RecordedFile
-from gristmill.storage.training_manifest import TrainingManifest, load_training_manifest
+from gristmill.storage.training_manifest import load_training_manifest
 from gristmill.training.batches import Batches, batches, check_digests
 from gristmill.training.checkpoint.commit import Progress, Saver, run_fingerprint
 from gristmill.training.checkpoint.keeping import Keeper
 from gristmill.training.checkpoint.store import CheckpointStore
 from gristmill.training.config import CHECKPOINTS, DOCUMENT_LOSSES, RunConfig, TrainingConfig
-from gristmill.training.decoder import Decoder, flops_per_token, parameter_count
+from gristmill.training.decoder import flops_per_token, parameter_count
 from gristmill.training.evaluate.heldout import TOKENS, Evaluator, write_document_losses
 from gristmill.training.evaluate.sample import sample_text
 from gristmill.training.hub.weights import export_model, load_model, set_initial_weights
+from gristmill.training.layout.limits import few_micro_batches, lacking
 from gristmill.training.objectives import objective
 from gristmill.training.run.record import Profile, Record, TakenStep
 from gristmill.training.run.recovery import REPORT, Recovery
@@ -38,42 +39,16 @@ from gristmill.training.run.tracking import TrackedNames, Tracker
 from gristmill.training.step.guard import windows_left_out
 from gristmill.training.step.monitor import Machine, Monitor
 from gristmill.training.step.optimizer import learning_rate
-from gristmill.training.step.state import StepPlan, TrainState, state_of, train_step
+from gristmill.training.step.state import StepPlan, TrainState, empty_state, train_step
 from gristmill.training.world import (
     World,
     all_gather,
     compute_dtype,
-    empty_sharded_model,
     micro_batch,
     processes,
     whole_weights,
     world_of,
 )
-
-
-@contextmanager
-def joined(run: RunConfig) -> Iterator[World]:
-    """The processes of a run, as its engine lays them out. Raises ValueError where they cannot be divided so."""
-    training = run.training
-    if training.engine == "olmo_core":
-        logging.getLogger("olmo_core").setLevel(logging.WARNING)  # it describes a model in hundreds of lines
-        from gristmill.training.olmo_core.model import olmo_world  # of an environment with OLMo-core
-
-        world = partial(olmo_world, training=training)
-    else:
-        world = partial(world_of, parallel=training.parallel)
-    with processes(run.timeout_seconds, world) as world_of_run:
-        yield world_of_run
-
-
-def empty_model(run: RunConfig, manifest: TrainingManifest, world: World) -> Decoder:
-    """The model of a run, sharded, whose weights are still to be set or loaded; a collective."""
-    if run.training.engine == "olmo_core":
-        from gristmill.training.olmo_core.model import olmo_model
-
-        return olmo_model(run.model, run.training, manifest.vocab_size, world)
-    return empty_sharded_model(run.model, run.training, manifest.vocab_size, manifest.end_of_text, world)
-
 
 log = logging.getLogger(__name__)
 
@@ -136,7 +111,10 @@ def train(run: RunConfig) -> dict:
     budget is spent: guard.json has the likely cause.
     """
     (run.out / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
-    with stop_requests() as stop, Keeper(run) as keeper, joined(run) as world:
+    joined = partial(world_of, parallel=run.training.parallel)
+    with stop_requests() as stop, Keeper(run) as keeper, processes(run.timeout_seconds, joined) as world:
+        for place, sentence in (*lacking(run.model, run.training), *few_micro_batches(run.training, world.size)):
+            raise ValueError(f"{'.'.join(place)} {sentence}")
         if world.leads:
             for name in (RESULT, REPORT):
                 (run.out / name).unlink(missing_ok=True)
@@ -155,7 +133,7 @@ def _train(run: RunConfig, world: World, stop: threading.Event, keeper: Keeper) 
     evaluator = Evaluator(run, manifest, world.readers)
 
     # `recovery.resume` sets the weights, or loads them
-    state = state_of(empty_model(run, manifest, world), training, world)
+    state = empty_state(run.model, training, manifest.vocab_size, manifest.end_of_text, world)
     first_weights = partial(set_initial_weights, state.model, run, manifest, world)
     checkpoints = CheckpointStore(run, world, keeper)
     publish = checkpoints.publish if checkpoints.apart else None
@@ -164,7 +142,8 @@ def _train(run: RunConfig, world: World, stop: threading.Event, keeper: Keeper) 
     progress, saved = recovery.resume()
     if saved and world.leads:
         log.info("resuming from %s", saved)
-    if world.leads and training.batch <= (training.micro_batch if world.readers.size == 1 else 1):
+    few = training.batch <= (training.micro_batch if world.size == 1 else 1)
+    if world.leads and few and training.parallel.model_ranks == 1:
         log.info("train/noise_scale needs several micro-batches per step; lower training.micro_batch to measure it")
 
     tracker = None

@@ -245,12 +245,10 @@ class Monitor:
     def __init__(self, model: Decoder, world: World) -> None:
         self.model, self.world = model, world
         self.updates = Updates(model)
-        layers = range(len(model.layers))
+        whats = ("activation_rms", "attention_logit")
+        self.layers = model.config.layers
         self.names = ["monitor/update_ratio"]
-        self.inside = isinstance(model, Decoder)  # blocks of another engine are not looked into
-        if self.inside:
-            whats = ("activation_rms", "attention_logit")
-            self.names += [f"monitor/{what}/layer_{i:02}" for what in whats for i in layers]
+        self.names += [f"monitor/{what}/layer_{i:02}" for what in whats for i in range(self.layers)]
 
     def probe(self, tokens: torch.Tensor) -> torch.Tensor:
         """After an update that `updates.begin` preceded: float64 in the order of `names`; a collective.
@@ -260,30 +258,42 @@ class Monitor:
         since fused attention keeps its logits to itself.
         """
         ratio = self.updates.end(self.world)[None]
-        if not self.inside:
-            return ratio
-        return torch.cat([ratio, self.world.sum(self._inside(tokens) * self.world.leads)])
+        squares, logits = self._inside(tokens)
+        if self.world.readers.rank:  # of other tokens
+            squares.zero_()
+            logits.fill_(-math.inf)
+        sizes = (self.world.sum(squares) / self.world.division.parts).sqrt()
+        return torch.cat([ratio, sizes, self.world.largest(logits)])
 
     @torch.no_grad()
-    def _inside(self, tokens: torch.Tensor) -> torch.Tensor:
-        model = self.model
-        assert isinstance(model, FSDPModule), "the model is that of sharded_model"
+    def _inside(self, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """By layer, float64: the mean square of the stream's numbers that this rank has, 0 for a layer that it has not;
+        the largest logit of its heads, or minus infinity."""
+        model, division = self.model, self.world.division
         cos, sin = model.angles(tokens)
         mask = None if model.end_of_text is None else document_mask(tokens, model.end_of_text)
         documents = None if model.end_of_text is None else (tokens == model.end_of_text).cumsum(1)
-        sizes: list[torch.Tensor] = []
-        logits: list[torch.Tensor] = []
-        model.unshard()
-        x = model.embedded(tokens)
-        model.reshard()
-        for layer in model.layers:
-            assert isinstance(layer, FSDPModule) and isinstance(layer, Block), "layers are sharded blocks"
-            layer.unshard()
-            logits.append(largest_logit(layer.self_attn, layer.input_layernorm(x), cos, sin, documents))
-            x = layer.block_forward(x, cos, sin, mask)
-            layer.reshard()
-            sizes.append(x.double().square().mean().sqrt())
-        return torch.stack(sizes + [logit.double() for logit in logits])
+        squares = torch.zeros(self.layers, dtype=torch.float64, device=tokens.device)
+        logits = torch.full_like(squares, -math.inf)
+
+        def look(stage: Decoder, x: torch.Tensor) -> torch.Tensor:
+            assert isinstance(stage, FSDPModule), "the model is that of sharded_model"
+            if stage.first:
+                stage.unshard()
+                x = stage.embedded(tokens)
+                stage.reshard()
+            for number, layer in stage.layers.named_children():
+                assert isinstance(layer, FSDPModule) and isinstance(layer, Block), "layers are sharded blocks"
+                layer.unshard()
+                read = division.gathered(layer.input_layernorm(x))
+                logits[int(number)] = largest_logit(layer.self_attn, read, cos, sin, documents)
+                x = layer.block_forward(x, cos, sin, mask)
+                layer.reshard()
+                squares[int(number)] = x.double().square().mean()
+            return x
+
+        model.through(look, tokens)
+        return squares, logits
 
 
 def largest_logit(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -44,16 +44,17 @@ class Muon:
     def step(self, learning_rate: float, divisor: torch.Tensor, skip: torch.Tensor) -> None:
         """Update with the gradients divided by `divisor`, and drop them; a collective. See `Optimizers.step`."""
         for group in self.param_groups:
-            alike: dict[torch.Size, list[torch.Tensor]] = {}
+            alike: dict[Any, list[torch.Tensor]] = {}
             for parameter in group["params"]:
-                alike.setdefault(parameter.shape, []).append(parameter)
+                kind = (parameter.shape, getattr(parameter, "placements", None))
+                alike.setdefault(kind, []).append(parameter)
             for matrices in alike.values():
                 self._step(matrices, learning_rate * group["lr_multiplier"], group["decay"], divisor, skip)
 
     def _step(
         self, matrices: list[torch.Tensor], rate: float, decay: float, divisor: torch.Tensor, skip: torch.Tensor
     ) -> None:
-        """Of matrices of one shape, which are stacked: a few operations for all of them."""
+        """Of matrices of one shape, divided in the same way, which are stacked: a few operations for all of them."""
         momenta = [local(self.state[matrix]["momentum_buffer"]) for matrix in matrices]
         gradient = torch.stack([local(matrix.grad) for matrix in matrices])
         for matrix in matrices:
@@ -71,16 +72,41 @@ class Muon:
 
 
 def orthogonalized(updates: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """This rank's rows of orthogonalized updates, from its rows of the updates, (matrices, rows, columns); a collective
-    of the ranks that shard `like`, a parameter of an update's shape when whole."""
-    mesh = like.device_mesh if isinstance(like, DTensor) else None
-    ranks = mesh.size(mesh.ndim - 1) if mesh else 1
-    if mesh is None or ranks == 1:
+    """This rank's part of orthogonalized updates, from its part of the updates, (matrices, rows, columns); a collective
+    of the ranks that divide `like`, a parameter of an update's shape when whole."""
+    cuts: list[Cut] = []
+    if isinstance(like, DTensor):
+        mesh, sizes = like.device_mesh, list(like.shape)
+        for dimension in reversed(range(mesh.ndim)):  # the last one of the mesh has cut first: see `local_part`
+            placement, ranks = like.placements[dimension], mesh.size(dimension)
+            if ranks > 1 and not placement.is_replicate():
+                axis: int = placement.dim  # type: ignore[attr-defined]
+                cuts.insert(0, Cut(mesh.get_group(dimension), ranks, axis, sizes[axis]))
+                sizes[axis] = -(-sizes[axis] // ranks)
+    return _orthogonalized(updates, cuts)
+
+
+class Cut(NamedTuple):
+    """Matrices that the ranks of a group divide along an axis, 0 or 1, along which they have `size` numbers."""
+
+    group: dist.ProcessGroup
+    ranks: int
+    axis: int
+    size: int
+
+
+def _orthogonalized(updates: torch.Tensor, cuts: list[Cut]) -> torch.Tensor:
+    """Undoes the first of the cuts: each rank of its group gets some of the matrices, the others' parts of them too,
+    which may be parts of a whole in turn."""
+    if not cuts:
         return orthogonal(updates)
-    group = mesh.get_group(mesh.ndim - 1)
-    rows, columns = like.shape
+    if not len(updates):  # on all ranks of the groups
+        return updates
+    (group, ranks, axis, rows), *others = cuts
+    if axis == 1:
+        return _orthogonalized(updates.mT, [Cut(*cut[:2], 1 - cut.axis, cut.size) for cut in cuts]).mT
     rows_per_rank = -(-rows // ranks)  # rows of a rank, as fully_shard cuts: the last ones have fewer, or none
-    count, held = updates.shape[:2]
+    count, held, columns = updates.shape
     owned = -(-count // ranks)
     sent = updates.new_zeros(ranks * owned, rows_per_rank, columns)
     sent[:count, :held] = updates
@@ -88,7 +114,7 @@ def orthogonalized(updates: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     dist.all_to_all_single(received, sent, group=group)
     mine = max(0, min(owned, count - dist.get_rank(group) * owned))
     pieces = received.view(ranks, owned, rows_per_rank, columns).transpose(0, 1)[:mine]
-    whole = orthogonal(pieces.reshape(mine, ranks * rows_per_rank, columns)[:, :rows])
+    whole = _orthogonalized(pieces.reshape(mine, ranks * rows_per_rank, columns)[:, :rows], others)
     pieces.copy_(F.pad(whole, (0, 0, 0, ranks * rows_per_rank - rows)).view(pieces.shape))
     dist.all_to_all_single(sent, received, group=group)
     return sent[:count, :held]

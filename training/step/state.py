@@ -4,7 +4,7 @@ by."""
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import torch
 
@@ -24,6 +24,9 @@ from gristmill.training.world import (
     local,
     set_first_weights,
 )
+
+if TYPE_CHECKING:  # torch's schedules take a while to import
+    from gristmill.training.layout.pipeline import Pipeline
 
 APPLIED, NOT_FINITE, OUTLIER = 0, 1, 2
 
@@ -123,7 +126,8 @@ class TrainState:
     ) -> None:
         self.model, self.optimizers, self.scale, self.outliers = model, optimizers, scale, outliers
         self.norms = MicroBatchNorms(model, world)
-        copy_counts = [copies(parameter, world) for parameter in model.parameters()]
+        shared = model.shared
+        copy_counts = [copies(each, world, 1 + (name in shared)) for name, each in model.named_parameters()]
         self.copies = torch.tensor(copy_counts, dtype=torch.float64, device=world.device)
         self.clock = Clock(model, scale.value.device)
         # Taken at once: after a forward pass the model may hand out gathered parameters in place of its sharded ones.
@@ -224,18 +228,8 @@ def train_step(
     model, scale = state.model, state.scale
     is_target = targets != IGNORE
     count, sequences = world.readers.sum(torch.stack([is_target.sum(), is_target.any(1).sum()]))
-    total = torch.zeros(2, dtype=torch.float64, device=world.device)
-    micro = min(training.micro_batch, len(inputs))  # as `rows_per_rank` cuts them
     state.norms.begin()
-    pieces = list(zip(inputs.split(micro), targets.split(micro), strict=True))
-    for index, (x, y) in enumerate(pieces):
-        begin_micro_batch(model, training, world, last=index == len(pieces) - 1)
-        with state.clock.part("forward"):
-            sums = model(x, y, training.z_loss)
-        with state.clock.part("backward"):
-            (sums.sum() * (scale.value / count)).backward()
-        total += sums.detach()
-        state.norms.add((y != IGNORE).sum())
+    total = gradients(state, inputs, targets, scale.value / count, training, world)
 
     # Each rank holds its own part of every gradient; squares add up in float64 for any way of cutting them.
     norms = torch._foreach_norm([local(parameter.grad) for parameter in model.parameters()])
@@ -258,6 +252,33 @@ def train_step(
     return torch.cat(
         [total / count, norm[None], count[None].double(), stop_requested, used[None], verdict[None].double(), estimates]
     )
+
+
+def gradients(
+    state: TrainState,
+    inputs: torch.Tensor,
+    targets: torch.Tensor,
+    factor: torch.Tensor,
+    training: TrainingConfig,
+    world: World,
+) -> torch.Tensor:
+    """Add the gradients of `factor` times the loss of all micro-batches to the parameters. Returns this rank's part of
+    the `loss_sums`, float64 (2,)."""
+    model, total = state.model, torch.zeros(2, dtype=torch.float64, device=world.device)
+    micro = min(training.micro_batch, len(inputs))  # as `rows_per_rank` cuts them
+    if world.pipeline.size > 1:
+        with state.clock.part("backward"):  # forward passes among the backward ones
+            return cast("Pipeline", model).gradients(inputs, targets, len(inputs) // micro, factor)
+    pieces = list(zip(inputs.split(micro), targets.split(micro), strict=True))
+    for index, (x, y) in enumerate(pieces):
+        begin_micro_batch(model, training, world, last=index == len(pieces) - 1)
+        with state.clock.part("forward"):
+            sums = model(x, y, training.z_loss)
+        with state.clock.part("backward"):
+            (sums.sum() * factor).backward()
+        total += sums.detach()
+        state.norms.add((y != IGNORE).sum())
+    return total
 
 
 def figures(values: torch.Tensor) -> list[StepFigures]:

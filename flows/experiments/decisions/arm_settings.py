@@ -66,7 +66,6 @@ TRAINING: dict[str, str] = {
     "recompute": _SPEED,
     "loss_chunks": _SPEED,
     "accumulate": _SPEED,
-    "engine": "the runs of a comparison use the built-in loop",
     "parallel": _SPEED,
     "reshard_after_forward": _SPEED,
     "reduce_dtype": COMPARED,

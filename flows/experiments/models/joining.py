@@ -4,15 +4,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from gristmill.flows.machine.engine_python import engine_python
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports.finished import finished
 from gristmill.flows.stages.model import local_folder, local_mixture, model_spec
-from gristmill.storage import checked_json, files
+from gristmill.storage import files
 from gristmill.storage.printable import redact_url
 from gristmill.tasks.engine.make import NotFinishedError
-from gristmill.training.config import RunConfig
 from gristmill.training.run import joining, launch
 
 _LOOK_SECONDS = 2.0
@@ -38,13 +36,8 @@ def join(settings: MachineSettings, run: str, wait: float, say: Callable[[str], 
     own = not files.is_local(written)
     run_json = _fetched(settings, written, say) if own else Path(written)
     log = run_json.with_name(f"training-{settings.training_node}.log")
-    engine = RunConfig.model_validate(checked_json.read(str(run_json))).training.engine
-    try:
-        python = engine_python(settings, engine)
-    except ValueError as error:
-        raise ValueError(f"training.engine {error}") from error
-    processes = settings.training_processes or launch.default_processes(python)
-    code = launch.launch(run_json, processes, log, nodes=settings.nodes, on_line=say, python=python)
+    processes = settings.training_processes or launch.default_processes()
+    code = launch.launch(run_json, processes, log, nodes=settings.nodes, on_line=say)
     if own and not code:
         joining.left(run_json.parent)
     return code

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Self
 import wrapt
 from pydantic import Field, model_validator
 
-from gristmill.flows.machine.engine_python import engine_python
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe import settings_file
 from gristmill.storage import checked_json, files
@@ -24,8 +23,8 @@ from gristmill.tasks.tokens.plan import write_mixture
 from gristmill.tasks.tokens.tokenizer import given_tokenizer
 from gristmill.tasks.tokens.trial import tried
 from gristmill.training.config import RunConfig, TrainingConfig
+from gristmill.training.layout.limits import lacking
 from gristmill.training.model_config import ModelConfig
-from gristmill.training.olmo_core.lacks import lacking
 
 if TYPE_CHECKING:
     from gristmill.flows.stages import model as model_stage
@@ -163,15 +162,12 @@ def train_tokens(
             "unset it, or make a recipe for the texts"
         )
 
-    python = engine_python(settings, request.training.engine)
     folder = folder.resolve()
     mixture = write_manifest(request, folder / DATA)
     run = RunConfig(model=request.model, training=request.training, data=mixture, out=folder)
     checked_json.write(str(folder / "run.json"), run.model_dump(mode="json"))
-    processes = settings.training_processes or launch.default_processes(python)
+    processes = settings.training_processes or launch.default_processes()
     log = folder / "training.log"
-    code = launch.launch(
-        folder / "run.json", processes, log, on_line=on_line, restarts=model_stage.RESTARTS, python=python
-    )
+    code = launch.launch(folder / "run.json", processes, log, on_line=on_line, restarts=model_stage.RESTARTS)
     model_stage.check_ended_well(code, folder, log)
     return files.read_json(str(folder / model_stage.RESULT))

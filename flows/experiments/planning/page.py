@@ -18,7 +18,7 @@ from gristmill.storage import files
 MOST = 8  # layouts that are shown
 PARTS = ("weights", "gradients", "optimizer", "gathered", "activations", "logits", "buffers")
 
-ENGINES = ("#tensor", "#pipeline", "#bubble|.0%")  # columns of layouts that our own loop has not
+OPTIONAL = ("#tensor", "#pipeline", "#bubble|.0%")  # columns that are shown if a layout has several of them
 STATES = ("weights", "gradients", "optimizer", "gathered", "buffers")
 
 
@@ -105,7 +105,7 @@ def layouts(made: TrainingPlan) -> Table:
     shown = made.choices[:MOST]
     slowest = max(max(one.computing, one.sending + one.waiting) for one in shown)
     rows = [_row(made, one, slowest) for one in shown]
-    names = [name for name in rows[0] if name not in ENGINES or any(row[name] not in (1, 0) for row in rows)]
+    names = [name for name in rows[0] if name not in OPTIONAL or any(row[name] not in (1, 0) for row in rows)]
     return Table(names, [[row[name] for name in names] for row in rows])
 
 

@@ -18,16 +18,8 @@ from gristmill.flows.experiments.planning.laws import (
     splits,
     worth,
 )
-from gristmill.flows.experiments.planning.layouts import (
-    FLOAT,
-    Choice,
-    Counts,
-    Devices,
-    Work,
-    choices,
-    counts,
-    optimizer_bytes,
-)
+from gristmill.flows.experiments.planning.layouts import Choice, Devices, Work, choices
+from gristmill.flows.experiments.planning.memory import FLOAT, Counts, counts, optimizer_bytes
 from gristmill.flows.experiments.planning.options import PlanOptions
 from gristmill.flows.experiments.planning.phase_costs import Range
 from gristmill.flows.machine.settings import MachineSettings
@@ -159,19 +151,14 @@ class TrainingPlan:
         return self.choices[0]
 
     def settings(self) -> dict[str, Value]:
-        """What the best layout is in a recipe's `training`. Raises ValueError for one that our own loop has not."""
-        best = self.best
-        if best.layout.tensor > 1 or best.layout.pipeline > 1:
-            raise ValueError(
-                f"the best layout has tensor {best.layout.tensor} and pipeline {best.layout.pipeline}, which "
-                "the built-in engine does not support; plan without --tensor and --pipeline, or write "
-                "`engine: olmo_core` and `parallel` by hand"
-            )
+        """What the best layout is in a recipe's `training`."""
+        best, layout = self.best, self.best.layout
+        more = {"tensor": layout.tensor, "pipeline": layout.pipeline}
         every = min(self.steps, self.checkpoints.steps)
         return {
             "micro_batch": best.micro_batch,
             "recompute": best.recompute,
-            "parallel": {"replicas": best.layout.replicas},
+            "parallel": {"replicas": layout.replicas, **{name: size for name, size in more.items() if size > 1}},
             "checkpoint_every": every,
         }
 

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gristmill.flows.experiments.planning import layouts, plan
-from gristmill.flows.experiments.planning.layouts import Devices, Kept, Layout, Work, bytes_kept
+from gristmill.flows.experiments.planning import layouts, memory, plan
+from gristmill.flows.experiments.planning.layouts import Devices, Work
+from gristmill.flows.experiments.planning.memory import Kept, Layout, bytes_kept
 from gristmill.training.config import TrainingConfig
 from gristmill.training.hardware import DEVICE_HOURS, DataSheet, data_sheet
 from gristmill.training.model_config import ModelConfig
@@ -22,7 +23,7 @@ def training(**given) -> TrainingConfig:
 def work(model: ModelConfig, vocab_size: int = 1000, **given) -> Work:
     from gristmill.training.decoder import flops_per_token
 
-    parameters = layouts.counts(model, vocab_size)
+    parameters = memory.counts(model, vocab_size)
     return Work(model, training(**given), vocab_size, parameters, flops_per_token(model, vocab_size))
 
 
@@ -36,11 +37,11 @@ def cluster(count: int, name: str = "h100", mfu: float = 0.4, gigabytes: float =
 
 def test_sixteen_bytes_a_parameter_and_what_shards_leave_of_them():
     zero = published.ZERO
-    parameters = layouts.Counts(0, round(zero["parameters"]), 0)
+    parameters = memory.Counts(0, round(zero["parameters"]), 0)
     given = training(recompute="full", accumulate="sharded")
     config = ModelConfig(dim=2, heads=1, layers=1, seq_len=1, qk_norm=False)
     for shards, printed in ((1, zero["none"]), (zero["devices"], zero["all"])):
-        found = layouts.peak(config, given, parameters, 1, Layout(shards), 1, 2)
+        found = memory.peak(config, given, parameters, 1, Layout(shards), 1, 2)
         # ZeRO has 2 bytes of weights and of gradients and 12 of the optimizer with its copy; we have 4, 4, 8
         state = found.weights + found.gradients + found.optimizer
         assert state / 1e9 == pytest.approx(printed, abs=0.05)
@@ -76,7 +77,7 @@ def test_activations_divide_as_korthikanti_has_it(name, t):
 
 
 def test_full_recomputation_keeps_two_bytes_of_the_width():
-    assert bytes_kept(layouts.kept_by_block(ModelConfig(), 2, True, "full")) == 2 * ModelConfig().dim
+    assert bytes_kept(memory.kept_by_block(ModelConfig(), 2, True, "full")) == 2 * ModelConfig().dim
 
 
 def test_parameters_are_those_of_the_model_by_place():
@@ -84,7 +85,7 @@ def test_parameters_are_those_of_the_model_by_place():
 
     for shape in ({}, {"tie_embeddings": False, "qk_norm": False, "kv_heads": 2, "ffn": 352}):
         config = ModelConfig(**shape)
-        model, found = Decoder(config, 500), layouts.counts(config, 500)
+        model, found = Decoder(config, 500), memory.counts(config, 500)
         assert found.whole == sum(p.numel() for p in model.parameters())
         assert found.block == sum(p.numel() for p in model.layers[0].parameters())
 
@@ -94,9 +95,9 @@ def test_days_of_megatron(tokens, parameters, devices, rate, days):
     sheet = DataSheet(rate, 80e9, 1e15, 1e15)
     at = Devices("a100", sheet, devices, devices, 1e15, 1.0, 80e9)
     config = ModelConfig(dim=2, heads=1, layers=1, seq_len=1, qk_norm=False)
-    counted = layouts.Counts(0, 1, 1)
+    counted = memory.Counts(0, 1, 1)
     made = Work(config, training(batch=devices), 1, counted, round(6 * parameters))
-    none = layouts.Memory("loss", *[0.0] * 7)
+    none = memory.Memory("loss", *[0.0] * 7)
     step = layouts.timed(made, at, Layout(devices), "full", 1, 1, none).computing
     assert step * tokens / devices / 86_400 == pytest.approx(days, abs=0.6)
 
@@ -113,7 +114,7 @@ def test_palms_utilisation():
 
     config = ModelConfig(dim=256, layers=3, heads=4, seq_len=128, tie_embeddings=False)
     own = flops_per_token(config, 1000)
-    parameters = layouts.counts(config, 1000)
+    parameters = memory.counts(config, 1000)
     vectors = 3 * (2 * 256 + 2 * 64) + 256
     assert own == 6 * (parameters.whole - 1000 * 256 - vectors) + 12 * 3 * 256 * 128
 
@@ -217,8 +218,24 @@ def test_all_layouts_are_found_once_and_use_all_devices():
     assert sorted((one.shards, one.replicas, one.tensor, one.pipeline) for one in found) == sorted(by_hand)
 
 
-def test_our_own_loop_has_shards_and_replicas_alone():
+def test_matrices_and_blocks_are_divided_only_when_asked_for():
     assert all(one.layout.tensor == one.layout.pipeline == 1 for one in layouts.choices(work(MODEL), cluster(8)))
+
+
+def test_a_pipeline_has_at_least_as_many_micro_batches_as_stages():
+    found = layouts.choices(work(MODEL, 32_000, batch=24), cluster(8), tensor=2, pipeline=8)
+    assert {2, 4, 8} <= {one.layout.pipeline for one in found}
+    for one in found:
+        rows = -(-24 // one.layout.data)
+        assert -(-rows // one.micro_batch) == one.micro_batches >= one.layout.pipeline
+
+
+def test_layouts_that_training_refuses_are_left_out():
+    def tensors(vocab_size: int, **given) -> set[int]:
+        return {one.layout.tensor for one in layouts.choices(work(MODEL, vocab_size, **given), cluster(8), tensor=8)}
+
+    assert tensors(32_000) == {1, 2, 4, 8}
+    assert tensors(32_002) == {1, 2} and tensors(32_000, fp8_min_dim=256) == {1}
 
 
 def test_the_micro_batch_is_the_largest_that_fits():
@@ -229,7 +246,7 @@ def test_the_micro_batch_is_the_largest_that_fits():
         fewer = one.micro_batches - 1
         if fewer:  # fewer micro-batches would be larger, and do not fit
             given = made.training.model_copy(update={"recompute": one.recompute})
-            larger = layouts.peak(MODEL, given, made.parameters, 32_000, one.layout, -(-rows // fewer), fewer)
+            larger = memory.peak(MODEL, given, made.parameters, 32_000, one.layout, -(-rows // fewer), fewer)
             assert larger.total > at.usable
 
 

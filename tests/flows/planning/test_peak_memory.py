@@ -13,8 +13,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed._tools.mem_tracker import MemTracker
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from gristmill.flows.experiments.planning import layouts
-from gristmill.flows.experiments.planning.layouts import Layout
+from gristmill.flows.experiments.planning import memory
+from gristmill.flows.experiments.planning.memory import Layout
 from gristmill.training.config import TrainingConfig
 from gristmill.training.model_config import ModelConfig
 from gristmill.training.step import state as step_state
@@ -60,11 +60,11 @@ def tracked(model: ModelConfig, training: TrainingConfig, ranks: int, monkeypatc
         dist.destroy_process_group()
 
 
-def formula(model: ModelConfig, training: TrainingConfig, ranks: int, vocabulary: int = VOCABULARY) -> layouts.Memory:
+def formula(model: ModelConfig, training: TrainingConfig, ranks: int, vocabulary: int = VOCABULARY) -> memory.Memory:
     layout = Layout(ranks // training.parallel.replicas, training.parallel.replicas)
     product = 4 if training.precision == "fp32" else 2
-    counted = layouts.counts(model, vocabulary)
-    return layouts.peak(model, training, counted, vocabulary, layout, 1, ROWS, product, compiled=False, cuda=False)
+    counted = memory.counts(model, vocabulary)
+    return memory.peak(model, training, counted, vocabulary, layout, 1, ROWS, product, compiled=False, cuda=False)
 
 
 def settings(ranks: int, **given) -> TrainingConfig:
@@ -140,6 +140,6 @@ MEASURED = (("124M", 32, 1, 13.7), ("124M", 64, 1, 27.6), ("124M", 32, 8, 12.0),
 def test_compiled_peaks_are_within_an_eighth_of_what_was_measured(name, rows, pieces, gigabytes):
     model = MODELS[name]
     training = TrainingConfig(optimizer="adamw", micro_batch=rows, batch=4 * rows, loss_chunks=pieces)
-    counted = layouts.counts(model, 32_768)
-    found = layouts.peak(model, training, counted, 32_768, Layout(1), rows, 4)
+    counted = memory.counts(model, 32_768)
+    found = memory.peak(model, training, counted, 32_768, Layout(1), rows, 4)
     assert found.total / 1e9 == pytest.approx(gigabytes, rel=0.125)

@@ -36,7 +36,7 @@ from tests.planted.text import pydoc_paragraphs
         ((), "demo"),
         (("minhash.threshold=0.75",), "demo · minhash.threshold .75"),
         (("training.seed=2", "minhash.threshold=0.75"), "demo · minhash.threshold .75 · training.seed 2"),
-        (("training.engine=olmo_core", "training.parallel.context=2"), "demo"),
+        (("training.parallel.pipeline=2", "training.parallel.context=2"), "demo"),
         (("mixture.weights.modules=2.5",), "demo · mixture.weights.modules 2.5"),
         (("model.qk_norm=false", "limit=7"), "demo · limit 7 · model.qk_norm false"),
         (

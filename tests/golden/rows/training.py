@@ -42,9 +42,7 @@ def _model(golden: Golden, training: Settings, tasks: bool = False) -> None:
             init_digests={},
             eval_tasks="",
             max_rollbacks=loaded.training.guard.max_rollbacks,
-            engine=loaded.training.engine,
             parallel={},
-            python="",
         )
 
     made = context.build(model_spec(context.settings, loaded, data, places))

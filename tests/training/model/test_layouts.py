@@ -32,10 +32,11 @@ BATCH = 7  # which no number of ranks above one divides
 def steps(world, training: TrainingConfig, block: str = "llama", count: int = 3) -> list[list[float]]:
     """Loss and gradient norm of steps on drawn tokens, and the weights' square norm behind them."""
     state, found = begun_state(SHAPES[block], training, VOCABULARY, 0, world), []
-    rows = rows_per_rank(training.batch, world.size, min(training.micro_batch, -(-training.batch // world.size)))
+    readers = world.readers
+    rows = rows_per_rank(training.batch, readers.size, training.micro_batch)
     for step in range(count):
         drawn = torch.randint(VOCABULARY, (training.batch, 17), generator=torch.Generator().manual_seed(step))
-        mine = inputs_and_targets(drawn[world.rank :: world.size], rows)
+        mine = inputs_and_targets(drawn[readers.rank :: readers.size], rows)
         [one] = figures(train_step(state, *mine, StepPlan(0.01), training, world)[None])
         found.append([one.loss, one.grad_norm])
     squares = torch.stack([local(p.detach()).double().square().sum() for p in state.model.parameters()])
