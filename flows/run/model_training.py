@@ -19,7 +19,7 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.given_files import init_digests, initial_folder, tasks_folder
 from gristmill.flows.stages.model import ModelPlaces, Trained, local_folder, local_mixture
 from gristmill.storage import files
-from gristmill.training.run import launch
+from gristmill.training.run.environment import default_processes
 
 if TYPE_CHECKING:
     from gristmill.flows.run import model_run
@@ -69,7 +69,7 @@ def train(outputs: Outputs) -> Trained:
             """Asked for by the process that makes the stage: it alone has a run to log to."""
             logged = stack.enter_context(run)
             python = engine_python(settings, recipe.training.engine)
-            processes = settings.training_processes or launch.default_processes(python)
+            processes = settings.training_processes or default_processes(python)
             mixture = local_mixture(settings, data.mixture.folder)
             out = local_folder(settings, folder)
             initial = initial_folder(settings, recipe)

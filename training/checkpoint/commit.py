@@ -58,7 +58,7 @@ class Progress(BaseModel):
     tokens: int = 0  # targets learned from
     clipped: int = 0  # steps whose gradient was clipped
     skipped: int = 0  # steps without an update, by the verdict of `gristmill.training.step.state`
-    losses: list[float] = []  # the newest, which the guard measures the next ones against
+    losses: list[float | None] = []  # the newest, which the guard measures the next ones against; None: not finite
     attention_logits: list[float] = []  # the largest of each of the newest probes
     noise: list[float] = []  # means of `gristmill.training.step.monitor.NoiseScale`
     events: list[Event] = []  # decisions so far

@@ -26,6 +26,7 @@ from gristmill.training.step.guard import (
     Event,
     Losses,
     Spike,
+    finite_figures,
     read_events,
     skipped_updates,
     windows_left_out,
@@ -134,7 +135,8 @@ class Recovery:
         if len(progress.events) > decided:
             self._write(progress.events)
             for event in progress.events[decided:]:
-                self._say("step %d: update skipped, %s: %s", event.step, event.why, event.figures)
+                figures = event.figures.model_dump(exclude_none=True)
+                self._say("step %d: update skipped, %s: %s", event.step, event.why, figures)
         if not spike and not learned:
             self._stop_unlearned(progress, losses, number, step)
         return spike
@@ -170,7 +172,7 @@ class Recovery:
             window=None if spent else guard.window(batches[0], batches[-1], first, skip),
             samples=(samples.start, samples.stop),
             sources=self._sources(samples),
-            figures=_finite(
+            figures=finite_figures(
                 loss_before=spike.level, loss=spike.loss, data_excess=excess, learning_rate=rate, grad_norm=norm
             ),
         )
@@ -195,7 +197,7 @@ class Recovery:
 
     def _stop_unlearned(self, progress: Progress, losses: Losses, number: int, step: StepFigures) -> None:
         rate = self.run.training.rates.matrices
-        figures = _finite(
+        figures = finite_figures(
             loss=losses.middle(), unigram_loss=self.unigram_entropy, learning_rate=rate, grad_norm=step.grad_norm
         )
         event = Event(step=number, what="stop", why="learning rate", figures=figures)
@@ -245,7 +247,7 @@ class Recovery:
                 count += (y != IGNORE).sum()
         reshard(model)
         loss = (world.sum(nats) / readers.sum(count)).item()
-        return min(loss, guard.NOT_FINITE) if math.isfinite(loss) else guard.NOT_FINITE
+        return loss if math.isfinite(loss) else math.inf
 
     def _sources(self, samples: range) -> dict[str, int]:
         places = self.order.windows_of(samples)
@@ -261,10 +263,5 @@ class Recovery:
 
 
 def _skip(number: int, step: StepFigures) -> Event:
-    figures = _finite(loss=step.loss, grad_norm=step.grad_norm, loss_scale=step.scale)
+    figures = finite_figures(loss=step.loss, grad_norm=step.grad_norm, loss_scale=step.scale)
     return Event(step=number, what="skip", why=REASONS[step.verdict], figures=figures)
-
-
-def _finite(**figures: float) -> dict[str, float]:
-    """JSON has no other numbers."""
-    return {name: value for name, value in figures.items() if math.isfinite(value)}

@@ -14,6 +14,7 @@ from gristmill.storage.printable import redact_url
 from gristmill.tasks.engine.make import NotFinishedError
 from gristmill.training.config import RunConfig
 from gristmill.training.run import joining, launch
+from gristmill.training.run.environment import default_processes
 
 _LOOK_SECONDS = 2.0
 
@@ -43,7 +44,7 @@ def join(settings: MachineSettings, run: str, wait: float, say: Callable[[str], 
         python = engine_python(settings, engine)
     except ValueError as error:
         raise ValueError(f"training.engine {error}") from error
-    processes = settings.training_processes or launch.default_processes(python)
+    processes = settings.training_processes or default_processes(python)
     code = launch.launch(run_json, processes, log, nodes=settings.nodes, on_line=say, python=python)
     if own and not code:
         joining.left(run_json.parent)

@@ -29,9 +29,10 @@ from gristmill.training.olmo_core.lacks import lacking
 
 if TYPE_CHECKING:
     from gristmill.flows.stages import model as model_stage
-    from gristmill.training.run import launch
+    from gristmill.training.run import environment, launch
 else:
     model_stage = wrapt.lazy_import("gristmill.flows.stages.model")
+    environment = wrapt.lazy_import("gristmill.training.run.environment")
     launch = wrapt.lazy_import("gristmill.training.run.launch")
 
 _WHAT = "settings"
@@ -168,7 +169,7 @@ def train_tokens(
     mixture = write_manifest(request, folder / DATA)
     run = RunConfig(model=request.model, training=request.training, data=mixture, out=folder)
     checked_json.write(str(folder / "run.json"), run.model_dump(mode="json"))
-    processes = settings.training_processes or launch.default_processes(python)
+    processes = settings.training_processes or environment.default_processes(python)
     log = folder / "training.log"
     code = launch.launch(
         folder / "run.json", processes, log, on_line=on_line, restarts=model_stage.RESTARTS, python=python
