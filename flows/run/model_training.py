@@ -88,6 +88,8 @@ def train(outputs: Outputs) -> Trained:
                 engine=recipe.training.engine,
                 parallel=recipe.training.parallel.model_dump(exclude_none=True),
                 python=python,
+                restarts=settings.training_restarts,
+                limits=settings.training_limits,
             )
 
         model = context.build(replace(unplaced, places=places))

@@ -16,6 +16,7 @@ import faulthandler
 import json
 import os
 import signal
+import sys
 import threading
 from pathlib import Path
 from typing import IO, Literal
@@ -88,8 +89,8 @@ def beat(phase: Phase, step: int | None = None) -> None:
 def collectives() -> list[dict]:
     """The newest entries of torch's flight recorder, oldest first; none where this release of torch records nothing
     (https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html)."""
-    import torch._C._distributed_c10d as c10d
-
+    if (c10d := sys.modules.get("torch._C._distributed_c10d")) is None:  # the rank has not come so far
+        return []
     entries: list[dict] = []
     for name in ("_dump_fr_trace_json", "_dump_nccl_trace_json"):  # of gloo, of NCCL
         if (dump := getattr(c10d, name, None)) is not None:

@@ -41,6 +41,8 @@ from gristmill.training.run.restarts import MEETING_SECONDS, Attempts, Restarts
 from gristmill.training.run.watch import Hang, Limits, Watch
 
 STOPPED, LOST, HUNG, KILLED = 75, 76, 124, 137
+
+
 STOP_MARKER = "stopped"
 FAILURE = "failure.txt"  # one line: the error of the first rank that had one, or why there are no more restarts
 LOSS = "lost.txt"  # one line: the error of the first rank that lost the others, without one of its own
@@ -136,7 +138,7 @@ def launch(
                 continue
             why = _reason(attempt, out)
             if not why:
-                return attempt.code
+                return 1 if attempt.code == LOST else attempt.code  # that of the rank which failed first
             if attempts and attempts.leads and not attempt.begun:
                 why = f"the other machines did not join within {MEETING_SECONDS:.0f} s, or {nodes.rendezvous} is in use"
                 _fail(out, f"{why}; start the run on all machines again")
@@ -202,6 +204,11 @@ def _reason(attempt: _Attempt, out: Path) -> str:
         why = (out / LOSS).read_text().strip() if (out / LOSS).exists() else "its processes were aborted"
         return f"training lost some of its processes ({why})"
     return ""
+
+
+def is_interrupted(code: int) -> bool:
+    """Whether a run that left this code may succeed when it is started again."""
+    return code < 0 or code in (STOPPED, LOST, HUNG, KILLED)
 
 
 def _fail(out: Path, sentence: str) -> None:
@@ -381,6 +388,8 @@ def main(run_json: str) -> int:
         return STOPPED
     except Exception as error:
         lost = is_of_another_rank(error)
+        if isinstance(error, OSError) and files.is_full(error):  # of the metrics, say
+            error = files.disk_full(str(run.out))
         with suppress(OSError), open(run.out / (LOSS if lost else FAILURE), "x") as first:
             first_line = next(iter(str(error).splitlines()), "")
             first.write(f"rank {os.environ.get('RANK', '0')}: {type(error).__name__}: {first_line}\n")

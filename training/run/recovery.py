@@ -78,11 +78,15 @@ class Recovery:
         return next((code for code, why in REASONS.items() if why == self.replayed.get(step)), APPLIED)
 
     def resume(self) -> tuple[Progress, Path | None]:
-        """Load the newest checkpoint that no rollback has left behind; without one the weights are the first.
+        """Load the newest checkpoint that no rollback has left behind; without one the weights are the first. A damaged
+        one is set aside, and the one before it is loaded.
 
         The file of events is brought to what that checkpoint knows, and to the rollbacks after it: those hold, even if
         the run was killed while it went back.
         """
+        return self.checkpoints.without_damaged(self._resume)
+
+    def _resume(self) -> tuple[Progress, Path | None]:
         self.checkpoints.begin()
         path = self.run.out / EVENTS
         box = [[event.model_dump(mode="json") for event in read_events(path)] if self.world.leads else []]
@@ -98,7 +102,11 @@ class Recovery:
             assert to is not None, "chosen for it"
             self.checkpoints.remove_after(to)
             progress, saved = self._load(self._newest(to))
-            progress.events = known_events[: back + 1]
+            # those of steps that are learned again, after a damaged checkpoint, come again
+            again = range(progress.step + 1, to + 1)
+            progress.events = [
+                event for event in known_events[: back + 1] if event.to is not None or event.step not in again
+            ]
         if self.run.replay:
             progress.events = self._replay()
         self._write(progress.events)
@@ -155,8 +163,7 @@ class Recovery:
         training = self.run.training
         left_out = windows_left_out(progress.events)
         skip = guard.skip_steps(training, batch_number(spike.began - 1, left_out), left_out)
-        early = self._newest(spike.began - 1 - guard.skip_steps(training) // 2)
-        restored, path = self._load(early or self._newest(spike.began - 1))
+        restored, path = self.checkpoints.without_damaged(lambda: self._load(self._before(spike)))
         batches = [batch_number(step - 1, left_out) for step in range(spike.began, spike.seen + 1)]
         earlier = [batch_number(step - 1, left_out) for step in range(max(1, spike.began - CHECKED), spike.began)]
         excess = self._loss(batches[:CHECKED]) - self._loss(earlier) if earlier else 0.0
@@ -215,6 +222,11 @@ class Recovery:
             }
             files.write_bytes(str(path), json.dumps(report, indent=1).encode() + b"\n")
         raise FloatingPointError(sentence)
+
+    def _before(self, spike: Spike) -> Path | None:
+        """The checkpoint to go back to: with half of what is left out after it, if there is one."""
+        last = spike.began - 1
+        return self._newest(last - guard.skip_steps(self.run.training) // 2) or self._newest(last)
 
     def _newest(self, step: int) -> Path | None:
         """The newest checkpoint of a step up to `step`."""

@@ -151,7 +151,8 @@ class Watch:
         self.looked = now
         self._read(passed)
         missing = self.processes - len(self.ranks)
-        agent_hangs = self.agent_stopped > self.limits.hang
+        own = {rank.beat.process for rank in self.ranks.values()}
+        agent_hangs = self.agent_stopped > self.limits.hang and self.agent not in own
         late = bool(missing) and self.waited > self.limits.slow
         if agent_hangs or late or any(rank.silent > self._limit(rank) for rank in self.ranks.values()):
             return self._found(agent_hangs, missing if late else 0)

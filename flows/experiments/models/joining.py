@@ -45,7 +45,16 @@ def join(settings: MachineSettings, run: str, wait: float, say: Callable[[str], 
     except ValueError as error:
         raise ValueError(f"training.engine {error}") from error
     processes = settings.training_processes or default_processes(python)
-    code = launch.launch(run_json, processes, log, nodes=settings.nodes, on_line=say, python=python)
+    code = launch.launch(
+        run_json,
+        processes,
+        log,
+        nodes=settings.nodes,
+        on_line=say,
+        python=python,
+        restarts=settings.training_restarts,
+        limits=settings.training_limits,
+    )
     if own and not code:
         joining.left(run_json.parent)
     return code

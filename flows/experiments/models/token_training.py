@@ -172,7 +172,13 @@ def train_tokens(
     processes = settings.training_processes or environment.default_processes(python)
     log = folder / "training.log"
     code = launch.launch(
-        folder / "run.json", processes, log, on_line=on_line, restarts=model_stage.RESTARTS, python=python
+        folder / "run.json",
+        processes,
+        log,
+        on_line=on_line,
+        restarts=settings.training_restarts,
+        limits=settings.training_limits,
+        python=python,
     )
     model_stage.check_ended_well(code, folder, log)
     return files.read_json(str(folder / model_stage.RESULT))
