@@ -20,6 +20,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 import traceback
 from collections.abc import Callable, Mapping
@@ -126,7 +127,7 @@ def launch(
         while True:
             if attempts and not attempts.begin(poll):
                 start.say("node 0 has ended the run; its log has the reason")
-                return LOST
+                return 1
             for marker in (STOP_MARKER, FAILURE, LOSS):  # once node 0 has begun: it may share the folder
                 (out / marker).unlink(missing_ok=True)
             attempt = _attempt(start, preloaded if processes == nodes.count == 1 else "", attempts)
@@ -202,7 +203,7 @@ def _reason(attempt: _Attempt, out: Path) -> str:
         return "a process of training was killed by a signal"
     if attempt.code == LOST:
         why = (out / LOSS).read_text().strip() if (out / LOSS).exists() else "its processes were aborted"
-        return f"training lost some of its processes ({why})"
+        return f"training lost some of its processes ({textwrap.shorten(why, 200)})"
     return ""
 
 

@@ -20,7 +20,8 @@ _LOOK_SECONDS = 2.0
 
 
 def join(settings: MachineSettings, run: str, wait: float, say: Callable[[str], None]) -> int:
-    """Train with node 0, to the end or until that is stopped; the exit code of `gristmill.training.run.launch`.
+    """Train with node 0, to the end or until that is stopped; the exit code of `gristmill.training.run.launch`, or its
+    STOPPED for all after which the same command may go on.
 
     `run`: the recipe that node 0 trains; run.json in its model's folder, where all nodes see that; or the address of
     what node 0 offers. `wait`: seconds that node 0 may take to begin. Raises ValueError where it does not, or this is
@@ -57,7 +58,7 @@ def join(settings: MachineSettings, run: str, wait: float, say: Callable[[str], 
     )
     if own and not code:
         joining.left(run_json.parent)
-    return code
+    return launch.STOPPED if launch.is_interrupted(code) else code
 
 
 def _home(settings: MachineSettings) -> str:
