@@ -87,6 +87,6 @@ class Attempts:
 
     def _read(self) -> str:
         """The newest name; empty where there is none, or the store does not answer."""
-        with suppress(OSError):
+        with suppress(OSError, RuntimeError):  # RemoteIOError is one
             return str(checked_json.read(self.address)["attempt"])
         return ""

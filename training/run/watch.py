@@ -223,10 +223,13 @@ class Watch:
         return path.read_text(errors="replace") if path.exists() else ""
 
     def _ask(self, number: int) -> None:
-        """Without an `.ask` a signal would end the rank, which is not ready for it."""
-        with suppress(OSError):  # it has ended, or is not ready
-            writer = os.open(self._path(number, ".ask"), os.O_WRONLY | os.O_NONBLOCK)
-            os.close(writer)
+        """Ask a rank for its stacks and collectives. Before there is an `.ask`, a signal would end the rank."""
+        ask = self._path(number, ".ask")
+        if not ask.exists():
+            return
+        with suppress(OSError):  # nobody reads: it has ended
+            os.close(os.open(ask, os.O_WRONLY | os.O_NONBLOCK))
+        with suppress(ProcessLookupError):
             os.kill(self.ranks[number].beat.process, signal.SIGUSR1)
 
     def _has_answered(self, number: int) -> bool:
