@@ -99,6 +99,13 @@ class GuardConfig(CheckedSettings):
     rollback_skip_steps: int | None = Field(
         default=None, gt=0, description="Batches to skip after a rollback. None: 1/20 of the run's, from 8 to 200."
     )
+    rate_factor: float = Field(
+        default=1.0,
+        gt=0,
+        le=1,
+        description="Factor of the learning rate after each rollback. 1: the rate stays.",
+        exclude_if=lambda factor: factor == 1,  # in no record at its default: earlier homes keep their keys
+    )
 
 
 class Parametrization(CheckedSettings):

@@ -41,6 +41,7 @@ from gristmill.training.decoder import Decoder
 from gristmill.training.hub.weights import load_model
 from gristmill.training.loss import IGNORE
 from gristmill.training.model_config import ModelConfig
+from gristmill.training.run import heartbeat
 from gristmill.training.run.deathsig import PARENT, die_with_parent
 from gristmill.training.step.optimizer import Optimizers, learning_rate, optimizers
 from gristmill.training.world import World, begin_micro_batch, local, processes, sharded_model, world_of
@@ -132,6 +133,7 @@ def trained(run: DoReMiRun, manifest: TrainingManifest, world: World) -> tuple[n
     history = []
     with batches(order, training, world, 0) as coming:
         for step, (inputs, targets) in enumerate(coming):
+            heartbeat.beat("step" if step else "start", step + 1)
             pieces = list(cut(order, step, training, world, inputs, targets))
             sums = excess_sums(model, reference, pieces, count, world)
             excess = excess_losses(sums, excess)
@@ -226,6 +228,7 @@ def main(run_json: str) -> None:
     """One rank."""
     if PARENT in os.environ:
         die_with_parent(int(os.environ[PARENT]))
+    heartbeat.begin()
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
     train(DoReMiRun.model_validate(checked_json.read(run_json)))
 

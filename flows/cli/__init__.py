@@ -41,7 +41,7 @@ def main() -> None:
         sentence = _unshared(error) or failures.sentence(error)
         message = Text.assemble(("gristmill: ", "bold red"), redact_urls(sentence))
         terminal.console(stderr=True).print(message, highlight=False, soft_wrap=True)
-        sys.exit(1)
+        sys.exit(getattr(error, "exit_code", 1))
     finally:
         gc.freeze()  # otherwise Python searches all imported modules for cycles at exit, which takes a second
 

@@ -18,12 +18,14 @@ if TYPE_CHECKING:
     from gristmill.storage import files
     from gristmill.tasks.engine import clusters
     from gristmill.tasks.engine.clusters import Tls
-    from gristmill.training.run import launch
+    from gristmill.training.run import launch, watch
     from gristmill.training.run.launch import Nodes
+    from gristmill.training.run.watch import Limits
 else:
     files = wrapt.lazy_import("gristmill.storage.files")
     clusters = wrapt.lazy_import("gristmill.tasks.engine.clusters")
     launch = wrapt.lazy_import("gristmill.training.run.launch")
+    watch = wrapt.lazy_import("gristmill.training.run.watch")
 
 
 DEFAULT_HOME = ".gristmill"  # in the working folder
@@ -80,6 +82,17 @@ class MachineSettings(BaseSettings):
         0, ge=0, description="number of this machine, from 0; machine 0 uses `run`, the others `train join`"
     )
     training_rendezvous: str = Field("", description="HOST:PORT where machine 0 listens")
+    training_restarts: int = Field(
+        3, ge=0, description="number of times within an hour that a training starts again by itself"
+    )
+    training_hang_seconds: float = Field(
+        120.0, gt=0, description="seconds without a finished step after which a training process counts as hanging"
+    )
+    training_slow_seconds: float = Field(
+        3600.0,
+        gt=0,
+        description="the same for the start with its first step, an evaluation, a checkpoint and the end of a training",
+    )
     training_interface: str = Field("", description="network interface for training, such as eth0; default: loopback")
     proxy_runs: int = Field(
         0,
@@ -201,6 +214,10 @@ class MachineSettings(BaseSettings):
     @property
     def dask_tls(self) -> "Tls":
         return clusters.Tls(self.dask_tls_ca, self.dask_tls_cert, self.dask_tls_key)
+
+    @property
+    def training_limits(self) -> "Limits":
+        return watch.Limits(self.training_hang_seconds, self.training_slow_seconds)
 
     @property
     def nodes(self) -> "Nodes":

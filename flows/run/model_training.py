@@ -18,7 +18,7 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.given_files import init_digests, initial_folder, tasks_folder
 from gristmill.flows.stages.model import ModelPlaces, Trained, local_folder, local_mixture
 from gristmill.storage import files
-from gristmill.training.run import launch
+from gristmill.training.run.environment import default_processes
 
 if TYPE_CHECKING:
     from gristmill.flows.run import model_run
@@ -67,7 +67,7 @@ def train(outputs: Outputs) -> Trained:
         def places() -> ModelPlaces:
             """Asked for by the process that makes the stage: it alone has a run to log to."""
             logged = stack.enter_context(run)
-            processes = settings.training_processes or launch.default_processes()
+            processes = settings.training_processes or default_processes()
             mixture = local_mixture(settings, data.mixture.folder)
             out = local_folder(settings, folder)
             initial = initial_folder(settings, recipe)
@@ -84,6 +84,8 @@ def train(outputs: Outputs) -> Trained:
                 eval_tasks=str(tasks_folder(settings, recipe) or ""),
                 max_rollbacks=recipe.training.guard.max_rollbacks,
                 parallel=recipe.training.parallel.model_dump(exclude_none=True),
+                restarts=settings.training_restarts,
+                limits=settings.training_limits,
             )
 
         model = context.build(replace(unplaced, places=places))

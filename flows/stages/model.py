@@ -32,6 +32,7 @@ from gristmill.training.config import (
 )
 from gristmill.training.model_config import ModelConfig
 from gristmill.training.run import joining, launch
+from gristmill.training.run.watch import Limits
 
 # Of the folder of a training what it gives; the rest are logs, and settings with addresses.
 VALUES = ("config.json", "model.safetensors", "result.json")
@@ -61,7 +62,6 @@ def local_files(settings: MachineSettings, stage: StageResult, names: Sequence[s
 
 
 RESULT = "result.json"
-RESTARTS = 3  # of a training whose processes were killed, within one run of the flow
 
 
 class ModelTraining(Settings):
@@ -75,7 +75,8 @@ class ModelPlaces:
     stage's; `processes`: how many train on each of the `nodes`, which changes rounding and not the samples;
     `tracking_uri`, `run_id`: those of MLflow; `init_from`, `init_digests`: the folder of the first weights, or empty,
     and their digests; `eval_tasks`: the folder of tasks, or empty; `max_rollbacks`: the guard's budget; `parallel`: how
-    the processes divide the model, which changes only rounding, too."""
+    the processes divide the model, which changes only rounding, too; `restarts`, `limits`: how often within an hour it
+    starts again by itself, and when a process hangs."""
 
     mixture: str
     out: str
@@ -89,6 +90,8 @@ class ModelPlaces:
     eval_tasks: str
     max_rollbacks: int
     parallel: dict[str, int]
+    restarts: int
+    limits: Limits
 
 
 @dataclass(frozen=True)
@@ -141,7 +144,7 @@ def _train(phases: PhaseRunner, record: ModelTraining, places: ModelPlaces) -> d
     joined = store is not None and places.nodes.count > 1
     if store and joined:
         upload_newer(out / CHECKPOINTS, store, out)  # of a training on this machine alone
-    elif store and (checkpoint := restore(store, out, out / CHECKPOINTS)):
+    elif store and (checkpoint := restore(store, out, out / CHECKPOINTS, phases.message)):
         phases.message(f"{checkpoint.name} is from {store}")
     run_settings = {
         "init_from": places.init_from or None,
@@ -168,7 +171,8 @@ def _train(phases: PhaseRunner, record: ModelTraining, places: ModelPlaces) -> d
             env=environment,
             on_line=phases.message,
             nodes=places.nodes,
-            restarts=RESTARTS,
+            restarts=places.restarts,
+            limits=places.limits,
         )
     check_ended_well(code, out, log, places.nodes.count)
     if joined:
@@ -185,11 +189,22 @@ def _train(phases: PhaseRunner, record: ModelTraining, places: ModelPlaces) -> d
     return {"result": files.read_json(files.join(places.folder, RESULT))}
 
 
+class InterruptedTrainingError(RuntimeError):
+    """A training ended for a reason that the same command may overcome: it was stopped, or killed or hung too often.
+
+    `exit_code`: of the command line, for a scheduler that starts it again (EX_TEMPFAIL of sysexits.h).
+    """
+
+    exit_code = launch.STOPPED
+
+
 def check_ended_well(code: int, out: Path, log: Path, machines: int = 1) -> None:
     """Raise RuntimeError, with the cause, for a training on so many machines that `gristmill.training.run.launch`
-    started and that left this code."""
+    started and that left this code; InterruptedTrainingError if the same command may resume it."""
     if code == launch.STOPPED:
-        raise RuntimeError(f"training was stopped and saved a checkpoint in {out}: run the same command to resume")
+        raise InterruptedTrainingError(
+            f"training was stopped and saved a checkpoint in {out}: run the same command to resume"
+        )
     report = out / "guard.json"
     if code and report.exists():
         raise RuntimeError(f"training ended: {files.read_json(str(report))['error']}")
@@ -200,7 +215,7 @@ def check_ended_well(code: int, out: Path, log: Path, machines: int = 1) -> None
                 f". If another of the {machines} machines ended first, its log has the reason. The same "
                 "commands resume from the newest checkpoint"
             )
-        raise RuntimeError(message)
+        raise InterruptedTrainingError(message) if launch.is_interrupted(code) else RuntimeError(message)
     if code:
         last = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
         raise RuntimeError(f"training ended with code {code}; the end of {log}:\n{last}")

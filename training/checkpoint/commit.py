@@ -8,8 +8,8 @@ Only a directory with a COMMIT is a checkpoint. What is saved are tensors under 
 their shards, so 2 ranks' checkpoint loads into 1 or 4. There is no random state: no layer drops out, and
 data order, first weights and sample are keyed by the seed.
 
-Safety: every file is compared with its digest before anything is loaded. Damage is an error and never an
-older checkpoint in silence: whoever removes the damaged one resumes from the one before it. torch keeps the
+Safety: every file is compared with its digest before anything is loaded. Damage is an error; `store` sets a
+damaged checkpoint aside, with a sentence, and takes the one before it. torch keeps the
 layout in `.metadata`, a pickle, which `reader` decodes without calling what it names. The tensors themselves
 are read with weights_only=True. So a checkpoint that somebody else wrote can hold wrong weights, but runs no code.
 """
@@ -58,7 +58,7 @@ class Progress(BaseModel):
     tokens: int = 0  # targets learned from
     clipped: int = 0  # steps whose gradient was clipped
     skipped: int = 0  # steps without an update, by the verdict of `gristmill.training.step.state`
-    losses: list[float] = []  # the newest, which the guard measures the next ones against
+    losses: list[float | None] = []  # the newest, which the guard measures the next ones against; None: not finite
     attention_logits: list[float] = []  # the largest of each of the newest probes
     noise: list[float] = []  # means of `gristmill.training.step.monitor.NoiseScale`
     events: list[Event] = []  # decisions so far
@@ -90,8 +90,8 @@ def run_fingerprint(run: RunConfig, manifest: TrainingManifest, device: torch.de
 def load_checkpoint(path: Path, state: dict[str, torch.Tensor], names: dict[str, str]) -> Progress:
     """Load a committed checkpoint into the tensors of a TrainState, in place; a collective.
 
-    Raises ValueError when the checkpoint is not committed, was damaged, or belongs to other data or settings:
-    then the message has both values of each setting that differs.
+    Raises DamagedCheckpointError when the checkpoint was damaged; ValueError when it is not committed, or belongs to
+    other data or settings: then the message has both values of each setting that differs.
     """
     path = Path(path)
     commit = commit_of(path, names)
@@ -125,7 +125,8 @@ def commit_of(path: Path | str, names: dict[str, str] | None = None) -> Commit:
 
 
 def check_files(path: Path, commit: Commit, digests: dict[str, str]) -> None:
-    """Raises ValueError where the digests of a checkpoint's files, `digests`, are not those of its COMMIT."""
+    """Raises DamagedCheckpointError where the digests of a checkpoint's files, `digests`, are not those of its
+    COMMIT."""
     for name, digest in commit.files.items():
         if digests.get(name) != digest:
             raise damaged(path, name)
@@ -133,17 +134,22 @@ def check_files(path: Path, commit: Commit, digests: dict[str, str]) -> None:
 
 
 def check_metadata(path: Path, commit: Commit) -> None:
-    """Raises ValueError for a layout that is not what was written."""
+    """Raises DamagedCheckpointError for a layout that is not what was written."""
     if hashlib.sha256((path / METADATA).read_bytes()).hexdigest() != commit.metadata_sha256:
         raise damaged(path, METADATA)
 
 
-def damaged(path: Path | str, name: str) -> ValueError:
+class DamagedCheckpointError(ValueError):
+    """A file of the checkpoint `path`, in a folder or at an address, is not what was written, or is missing."""
+
+    def __init__(self, path: str, name: str) -> None:
+        self.path, self.reason = path, f"{files.join(path, name)} is not what was written"
+        super().__init__(f"{self.reason}; restore it, or remove the checkpoint {path} and run again without it")
+
+
+def damaged(path: Path | str, name: str) -> DamagedCheckpointError:
     """The error for a file of a checkpoint, in a folder or at an address."""
-    return ValueError(
-        f"{files.join(str(path), name)} is not what was written; remove the checkpoint {path} and run again, which "
-        "resumes from the one before it"
-    )
+    return DamagedCheckpointError(str(path), name)
 
 
 def _digests(folder: Path) -> dict[str, str]:
@@ -190,6 +196,7 @@ class Saver:
         self.thread = ThreadPoolExecutor(1, "checkpoint")
         self.saving: Future[None] | None = None
         self.path = self.root
+        self.bytes = 0  # of a checkpoint on this machine's disk
 
     def save(self, state: dict[str, torch.Tensor], progress: Progress) -> Path:
         """Begin to save the state as it is now; returns the path that the checkpoint will have. An uncommitted one is
@@ -200,9 +207,12 @@ class Saver:
         self.wait()
         self.path = self.root / f"step-{progress.step:08d}"
         temporary = self.path.with_suffix(".tmp")
-        if self.world.leads or (self.publish and self.world.leads_node):
+        if self._owns_folder:
             for leftover in (temporary, self.path):
                 shutil.rmtree(leftover, ignore_errors=True)
+        self.bytes = sum(tensor.numel() * tensor.element_size() for tensor in state.values())
+        if self.publish:
+            self.bytes //= self.world.nodes  # about: each machine writes what its ranks have
         if self.writer is None:
             # from a GPU one copies faster into page-locked memory, which is then kept for the next time
             pinned = self.world.device.type == "cuda" and fits_page_locked(state)
@@ -262,10 +272,29 @@ class Saver:
         error = self.saving.exception()
         self.saving = None
         if error:
+            reason = self._full() if _is_full(error) else f"{_reason(error)}; fix that"
             raise RuntimeError(
-                f"the checkpoint {self.path} could not be saved: {_reason(error)}; fix that and run "
-                "again, which resumes from the checkpoint before it"
+                f"the checkpoint {self.path} could not be saved: {reason} and run again, which resumes from the "
+                "checkpoint before it"
             ) from error
+
+    def _full(self) -> str:
+        """Why and what to do, for a disk that is full. What was written is removed first: it would take the space that
+        logs and the other checkpoints need."""
+        if self._owns_folder:
+            shutil.rmtree(self.path.with_suffix(".tmp"), ignore_errors=True)
+            if not (self.path / COMMIT).exists():
+                shutil.rmtree(self.path, ignore_errors=True)
+        free = shutil.disk_usage(self.root).free
+        return (
+            f"the disk of {self.root} is full, or its quota is used up: {_megabytes(free)} are free, and a checkpoint "
+            f"takes {_megabytes(self.bytes)}, beside those that are kept. Free some space"
+        )
+
+    @property
+    def _owns_folder(self) -> bool:
+        """Whether this rank removes what is left in the folder, for all that write there."""
+        return self.world.leads or bool(self.publish and self.world.leads_node)
 
     def __enter__(self) -> Self:
         return self
@@ -293,6 +322,19 @@ def fits_page_locked(state: dict[str, torch.Tensor], groups: Path = Path("/sys/f
         limit, used = (int((groups / f"memory.{name}").read_text()) for name in ("max", "current"))
         available = min(available, limit - used)
     return size <= PAGE_LOCKED * available
+
+
+def _megabytes(size: float) -> str:
+    return f"{size / 1e6:,.1f} MB"
+
+
+def _is_full(error: BaseException) -> bool:
+    """Whether a disk was full. torch's writer of files then only finds that less was written than it had asked for:
+    "unexpected pos 704 vs 598" (caffe2/serialize/inline_container.cc)."""
+    causes = [error]
+    if isinstance(error, dcp.CheckpointException):
+        causes += [each for each, _ in error.failures.values()]
+    return any(files.is_full(each) or "unexpected pos" in str(each) for each in causes)
 
 
 def _reason(error: BaseException) -> str:

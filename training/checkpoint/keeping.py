@@ -6,10 +6,11 @@ and beside them `metrics.jsonl` and its like, so that another machine goes on wh
 
 from __future__ import annotations
 
+import itertools
 import logging
 import shutil
 import threading
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Self
@@ -23,6 +24,7 @@ from gristmill.storage.printable import redact_url
 from gristmill.training.config import CHECKPOINTS, RunConfig
 
 COMMIT = "COMMIT"
+SET_ASIDE = "damaged-"  # how the name of a damaged checkpoint begins
 RESULT = "result.json"  # of a finished run
 
 
@@ -188,6 +190,26 @@ def remove_stored(store: str, step: int) -> None:
     files.remove(folder)
 
 
+def set_aside(root: str, step: int, why: str) -> str:
+    """Keep a damaged checkpoint out of the way of the one before it; a sentence about that, which begins with `why`.
+
+    In a folder it gets another name. In a store, where that would copy it, only its COMMIT does: the rest stays until
+    the checkpoint of that step is saved again.
+    """
+    name = folder_name(step)
+    if "://" not in root:
+        names = (f"{SET_ASIDE}{name}" + (f"-{n}" if n else "") for n in itertools.count())
+        kept = next(path for each in names if not (path := Path(root) / each).exists())
+        (Path(root) / name).rename(kept)
+        files.sync(root)
+        place = str(kept)
+    else:
+        place = files.join(root, name, f"{SET_ASIDE}{COMMIT}")
+        files.write_bytes(place, files.read_bytes(files.join(root, name, COMMIT)))
+        files.remove(files.join(root, name, COMMIT))
+    return f"{why}: the checkpoint is set aside as {redact_url(place)}, and the one before it is used"
+
+
 def upload(path: Path, store: str, out: Path) -> None:
     """Copy a committed checkpoint and the metrics beside it, COMMIT last; one that is there already stays."""
     target = files.join(store, path.name)
@@ -235,17 +257,24 @@ def fetch(source: str, digest: str, target: Path) -> None:
         raise DamagedFileError(f"{redact_url(source)} is not what was written")
 
 
-def restore(store: str, out: Path, root: Path) -> Path | None:
+def restore(store: str, out: Path, root: Path, say: Callable[[str], None] = log.warning) -> Path | None:
     """Fetch the newest checkpoint of a store into `root`, and the metrics into `out`, unless `root` has one that is as
-    new; returns its path, or None.
+    new; returns its path, or None. One that is damaged is set aside if there is another, and `say` gets a sentence.
 
-    Raises ValueError for one that is not what was written.
+    Raises ValueError for the only one if it is not what was written.
     """
-    step = max(stored(store), default=-1)
-    if step <= max(committed(root), default=-1):
-        return None
-    fetch_lines(out, store)  # first: those of later steps are cut off, and none may be missing
-    return fetch_checkpoint(store, step, root)
+    while True:
+        there, here = stored(store), max(committed(root), default=-1)
+        step = max(there, default=-1)
+        if step <= here:
+            return None
+        fetch_lines(out, store)  # first: those of later steps are cut off, and none may be missing
+        try:
+            return fetch_checkpoint(store, step, root)
+        except ValueError as error:
+            if len(there) == 1 and here < 0:
+                raise
+            say(set_aside(store, step, str(error).partition(";")[0]))
 
 
 def fetch_checkpoint(store: str, step: int, root: Path) -> Path:
@@ -261,9 +290,7 @@ def fetch_checkpoint(store: str, step: int, root: Path) -> Path:
         for name, digest in digests.items():
             fetch(files.join(source, name), digest, temporary / name)
     except (DamagedFileError, orjson.JSONDecodeError) as error:
-        raise ValueError(
-            f"{error}; remove {source} and run again, which resumes from the checkpoint before it"
-        ) from error
+        raise ValueError(f"{error}; restore it, or remove {source} and run again without it") from error
     temporary.rename(final)
     files.sync(root)
     files.write_bytes(str(final / COMMIT), commit)

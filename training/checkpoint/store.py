@@ -13,8 +13,11 @@ fetched where it differs: the disk only saves fetching. A rank fetches what it r
 
 from __future__ import annotations
 
+import logging
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
@@ -24,6 +27,7 @@ from gristmill.storage import checked_json, files
 from gristmill.storage.damage import DamagedFileError
 from gristmill.training.checkpoint.commit import (
     Commit,
+    DamagedCheckpointError,
     Progress,
     check_metadata,
     commit_of,
@@ -38,6 +42,7 @@ from gristmill.training.checkpoint.keeping import (
     fetch_lines,
     folder_name,
     remove_stored,
+    set_aside,
     step_of,
     stored,
     upload_lines,
@@ -45,6 +50,10 @@ from gristmill.training.checkpoint.keeping import (
 from gristmill.training.checkpoint.reader import METADATA, CheckpointReader, read_layout
 from gristmill.training.config import CHECKPOINTS, RunConfig
 from gristmill.training.world import World, all_do, all_gather
+
+log = logging.getLogger(__name__)
+
+Loaded = TypeVar("Loaded")
 
 
 class CheckpointStore:
@@ -101,6 +110,31 @@ class CheckpointStore:
         self._fetch(path, commit, mine[self.world.node_rank :: ranks])
         dcp.load(state, storage_reader=CheckpointReader(path))
         return commit.progress
+
+    def without_damaged(self, load: Callable[[], Loaded]) -> Loaded:
+        """What `load` returns, which loads the newest checkpoint that is there. One that is damaged is set aside, and
+        `load` is called again.
+
+        Raises DamagedCheckpointError, on each rank that has met it, if there is none before the damaged one, or if that
+        is not in the folder of the run.
+        """
+        while True:
+            error: Exception
+            try:
+                return load()
+            except DamagedCheckpointError as own:
+                error, met = own, (own.path, own.reason)
+            except RuntimeError as other:  # of `all_do`, in which another rank has met it
+                if DamagedCheckpointError.__name__ not in str(other):
+                    raise
+                error, met = other, None
+            path, reason = next(filter(None, all_gather(met)))
+            folder, _, name = path.rpartition("/")
+            if folder != self.address or min(self._steps()) == step_of(name):
+                raise error
+            if self.world.leads:
+                log.warning("%s", set_aside(self.address, step_of(name), reason))
+            dist.barrier()
 
     def publish(
         self, temporary: Path, final: Path, mine: list[Path], commit: Commit | None, group: dist.ProcessGroup

@@ -6,93 +6,47 @@ single rank is started without an agent, which would load torch a second time to
 
 Exit codes: 0 done (result.json is there); STOPPED (75, EX_TEMPFAIL of sysexits.h) the ranks got SIGTERM,
 after a checkpoint if training had begun: run it again to go on; KILLED (137) or a negative one, a rank or the agent
-was ended by a signal; anything else failed, and the log says why; FAILURE in the run's folder has the first error.
+was ended by a signal; LOST (76) a rank lost the others; HUNG (124, as timeout(1) has it) a rank made no progress;
+anything else failed, and the log says why. FAILURE in the run's folder has the first error.
 """
 
 from __future__ import annotations
 
 import importlib.util
-import json
+import itertools
 import logging
-import math
 import os
-import select
 import shutil
-import signal
-import socket
 import subprocess
 import sys
+import tempfile
+import textwrap
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+import psutil
+
 import gristmill
-from gristmill.storage import checked_json
+from gristmill.storage import checked_json, files, leftovers
 from gristmill.training.config import RENDEZVOUS, RunConfig
+from gristmill.training.run import heartbeat
 from gristmill.training.run.deathsig import PARENT, die_with_parent
+from gristmill.training.run.environment import OF_RANKS, environment_of
+from gristmill.training.run.forked import fork
+from gristmill.training.run.restarts import MEETING_SECONDS, Attempts, Restarts
+from gristmill.training.run.watch import Hang, Limits, Watch
 
-_KILLED = -signal.SIGKILL
-
-
-class Forked:
-    """A run that was forked, as subprocess.Popen has a process. `channel`: by which its exit code comes."""
-
-    def __init__(self, pid: int, channel: socket.socket) -> None:
-        self.pid, self._channel = pid, channel
-        self.returncode: int | None = None
-
-    def poll(self) -> int | None:
-        if self.returncode is None and select.select([self._channel], [], [], 0)[0]:
-            reply = self._channel.recv(16)
-            self._channel.close()
-            self.returncode = int(reply) if reply else _KILLED
-        return self.returncode
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Raises subprocess.TimeoutExpired."""
-        until = None if timeout is None else time.monotonic() + timeout
-        while (code := self.poll()) is None:
-            remaining = None if until is None else until - time.monotonic()
-            if remaining is not None and remaining <= 0:
-                raise subprocess.TimeoutExpired(f"the run in process {self.pid}", timeout or 0)
-            select.select([self._channel], [], [], remaining)
-        return code
-
-    def terminate(self) -> None:
-        self._signal(signal.SIGTERM)
-
-    def kill(self) -> None:
-        self._signal(signal.SIGKILL)
-
-    def _signal(self, number: int) -> None:
-        if self.poll() is None:
-            with suppress(ProcessLookupError):  # it has just ended
-                os.kill(self.pid, number)
+STOPPED, LOST, HUNG, KILLED = 75, 76, 124, 137
 
 
-def fork(address: str, run_json: str, environment: Mapping[str, str], output: int) -> Forked | None:
-    """A process for a run, whose output goes to the file descriptor `output`, from the one at an address; None where
-    that is gone."""
-    channel = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    try:
-        channel.connect(address)
-        request = json.dumps({"run": run_json, "environment": dict(environment)}).encode()
-        socket.send_fds(channel, [request], [output])
-        if pid := channel.recv(32):
-            return Forked(int(pid), channel)
-    except OSError:
-        pass
-    channel.close()
-    return None
-
-
-STOPPED = 75
-KILLED = 137
 STOP_MARKER = "stopped"
-FAILURE = "failure.txt"  # one line: the error of the first rank that had one, since the others fail for want of it
+FAILURE = "failure.txt"  # one line: the error of the first rank that had one, or why there are no more restarts
+LOSS = "lost.txt"  # one line: the error of the first rank that lost the others, without one of its own
 GRACE_SECONDS = 300  # for a step and a checkpoint after SIGTERM, before the agent kills its ranks
 POLL_SECONDS = 0.1
 
@@ -113,11 +67,13 @@ class Nodes:
 
 
 ALONE = Nodes()
+DEFAULT_LIMITS = Limits()
 
 
 class Process(Protocol):
     """What is asked of the agent, or of the only rank: what subprocess.Popen has."""
 
+    pid: int
     returncode: int | None
 
     def poll(self) -> int | None: ...
@@ -127,21 +83,6 @@ class Process(Protocol):
     def terminate(self) -> None: ...
 
     def kill(self) -> None: ...
-
-
-# variables of torchrun, which a run of one process has not
-OF_RANKS = ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE")
-
-
-def default_processes(python: str = "") -> int:
-    """One rank per GPU; 2 on a machine without, so that what runs is sharded training. `python`: whose torch sees the
-    GPUs; "": ours."""
-    if python:
-        command = [python, "-c", "import torch; print(torch.cuda.device_count())"]
-        return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout) or 2
-    import torch
-
-    return torch.cuda.device_count() or 2
 
 
 def launch(
@@ -154,6 +95,7 @@ def launch(
     poll: Callable[[], None] = lambda: None,
     nodes: Nodes = ALONE,
     restarts: int = 0,
+    limits: Limits = DEFAULT_LIMITS,
     module: str = "gristmill.training.run.launch",
     preloaded: str = "",
     python: str = "",
@@ -170,68 +112,147 @@ def launch(
     included (on Linux). On one machine they find each other through a file and talk through the loopback device only.
     `poll` is called ten times a second, and may raise as on_line may.
 
-    A run that a signal has ended is started again, at most `restarts` times, from its newest checkpoint. One on several
-    machines is not: all of them would have to be.
+    A run whose ranks were killed, hang (see `limits` and `gristmill.training.run.watch`) or lost each other is started
+    again from its newest checkpoint, at most `restarts` times within an hour. So it is on several machines, where each
+    launcher does so and node 0 waits for the others.
     """
     run_json, log_path = Path(run_json).resolve(), Path(log_path)
-    out = Path(checked_json.read(str(run_json))["out"]).resolve()
+    run = checked_json.read(str(run_json))
+    out = Path(run["out"]).resolve()
     log_path.parent.mkdir(parents=True, exist_ok=True)
-    for restart in range(1, restarts + 2):
-        for marker in (STOP_MARKER, FAILURE):
-            (out / marker).unlink(missing_ok=True)
-        address = preloaded if processes == nodes.count == restart == 1 else ""
-        code = _attempt(run_json, out, processes, log_path, env or {}, on_line, poll, nodes, module, address, python)
-        if code and (out / STOP_MARKER).exists():
-            return STOPPED  # torchrun's own code would be 1, as for any failure
-        if (code >= 0 and code != KILLED) or restart > restarts or nodes.count > 1:
-            break
-        line = f"a process of training was killed: going on from the newest checkpoint, restart {restart} of {restarts}"
-        with open(log_path, "a") as output:
+    budget = Restarts(restarts)
+    attempts = Attempts(out, run.get("store"), nodes.rank) if nodes.count > 1 else None
+    start = _Start(run_json, out, processes, log_path, env or {}, on_line, poll, nodes, module, python, limits)
+    try:
+        while True:
+            if attempts and not attempts.begin(poll):
+                start.say("node 0 has ended the run; its log has the reason")
+                return 1
+            for marker in (STOP_MARKER, FAILURE, LOSS):  # once node 0 has begun: it may share the folder
+                (out / marker).unlink(missing_ok=True)
+            attempt = _attempt(start, preloaded if processes == nodes.count == 1 else "", attempts)
+            preloaded = ""
+            if (out / STOP_MARKER).exists() and attempt.code:
+                return STOPPED  # torchrun's own code would be 1, as for any failure
+            if attempt.is_over:
+                start.say("node 0 has started again: this machine follows")
+                continue
+            why = _reason(attempt, out)
+            if not why:
+                return 1 if attempt.code == LOST else attempt.code  # that of the rank which failed first
+            if attempts and attempts.leads and not attempt.begun:
+                why = f"the other machines did not join within {MEETING_SECONDS:.0f} s, or {nodes.rendezvous} is in use"
+                _fail(out, f"{why}; start the run on all machines again")
+                return attempt.code
+            if not (number := budget.take()):
+                _fail(
+                    out,
+                    f"{why}; {restarts} restarts within an hour are spent (GRISTMILL_TRAINING_RESTARTS). Find the "
+                    "cause in the log, and run the same command again",
+                )
+                return attempt.code
+            start.say(
+                f"{why}: starting again from the newest checkpoint, restart {number} of {restarts} within an hour"
+            )
+    finally:
+        if attempts:
+            attempts.end()
+
+
+@dataclass(frozen=True)
+class _Start:
+    """What all attempts of a launch are started with, see `launch`."""
+
+    run_json: Path
+    out: Path
+    processes: int
+    log_path: Path
+    env: Mapping[str, str]
+    on_line: Callable[[str], None]
+    poll: Callable[[], None]
+    nodes: Nodes
+    module: str
+    python: str
+    limits: Limits
+
+    def say(self, line: str) -> None:
+        """Put a line of the launcher's own into the log."""
+        with open(self.log_path, "a") as output:
             output.write(line + "\n")
-        on_line(line)
-    return code
+        self.on_line(line)
 
 
-def _attempt(
-    run_json: Path,
-    out: Path,
-    processes: int,
-    log_path: Path,
-    env: Mapping[str, str],
-    on_line: Callable[[str], None],
-    poll: Callable[[], None],
-    nodes: Nodes,
-    module: str,
-    preloaded: str,
-    python: str,
-) -> int:
-    """Run the agent, or the only rank, to its end and return its exit code."""
+@dataclass(frozen=True)
+class _Attempt:
+    """How one ended. `hang`: for which its ranks were killed; `is_over`: node 0 has begun another one; `begun`: whether
+    a rank was there."""
+
+    code: int
+    hang: Hang | None
+    is_over: bool
+    begun: bool
+
+
+def _reason(attempt: _Attempt, out: Path) -> str:
+    """Why an attempt ended that may be repeated; empty for another one."""
+    if attempt.hang:
+        return f"{attempt.hang} (stacks: {attempt.hang.report})"
+    if (out / FAILURE).exists():
+        return ""
+    if attempt.code < 0 or attempt.code == KILLED:
+        return "a process of training was killed by a signal"
+    if attempt.code == LOST:
+        why = (out / LOSS).read_text().strip() if (out / LOSS).exists() else "its processes were aborted"
+        return f"training lost some of its processes ({textwrap.shorten(why, 200)})"
+    return ""
+
+
+def is_interrupted(code: int) -> bool:
+    """Whether a run that left this code may succeed when it is started again."""
+    return code < 0 or code in (STOPPED, LOST, HUNG, KILLED)
+
+
+def _fail(out: Path, sentence: str) -> None:
+    files.write_bytes(str(out / FAILURE), f"{sentence}\n".encode())
+
+
+def _attempt(start: _Start, preloaded: str, attempts: Attempts | None) -> _Attempt:
+    """Run the agent, or the only rank, to its end."""
+    out, nodes, run_json = start.out, start.nodes, start.run_json
     meeting = out / (f"rendezvous-{nodes.rank}" if nodes.count > 1 else "rendezvous")
     shutil.rmtree(meeting, ignore_errors=True)  # of a launch that was killed
-    environment = environment_of(processes, nodes.interface)
-    if python:
+    environment = environment_of(start.processes, nodes.interface)
+    if start.python:
         environment |= _own_modules(meeting / "modules")
-    python = python or sys.executable
-    if processes == 1 and nodes.count == 1:
-        command = [python, "-u", "-m", module, str(run_json)]
+    python = start.python or sys.executable
+    if start.processes == 1 and nodes.count == 1:
+        command = [python, "-u", "-m", start.module, str(run_json)]
         environment = {name: value for name, value in environment.items() if name not in OF_RANKS}
         environment[PARENT] = str(os.getpid())
     else:
         meeting.mkdir(exist_ok=True)
-        command, more = _agent(run_json, processes, nodes, meeting, module, python)
+        name = attempts.name if attempts else "none"
+        command, more = _agent(run_json, start.processes, nodes, meeting, start.module, python, name)
         environment |= more
-    with open(log_path, "ab") as output, log_path.open("rb") as tail:
+    with (
+        tempfile.TemporaryDirectory(prefix=f"{leftovers.scratch_prefix()}heartbeats-") as beats,
+        open(start.log_path, "ab") as output,
+        start.log_path.open("rb") as tail,
+    ):
         tail.seek(0, os.SEEK_END)
-        agent: Process | None = fork(preloaded, str(run_json), env, output.fileno()) if preloaded else None
+        own = {**start.env, heartbeat.HEARTBEATS: beats}
+        agent: Process | None = fork(preloaded, str(run_json), own, output.fileno()) if preloaded else None
         if agent is None:
             agent = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env={**environment, **env},
+                env={**environment, **own},
                 start_new_session=True,  # a Ctrl-C at the terminal is for the caller, who then stops the agent
             )
+        watch = Watch(Path(beats), start.processes, start.limits, _new_report(out, nodes.rank), agent.pid)
+        hang, is_over = None, False
         try:
             pending = b""
             while True:
@@ -239,30 +260,53 @@ def _attempt(
                 pending += tail.read()
                 *lines, pending = pending.split(b"\n")
                 for line in lines:
-                    on_line(line.decode(errors="replace"))
+                    start.on_line(line.decode(errors="replace"))
                 if ended:
                     break
-                poll()
+                start.poll()
+                hang = hang or watch.look()
+                is_over = is_over or bool(attempts and attempts.is_over())
+                if hang or is_over:
+                    agent.kill()  # a rank that hangs hears of no other signal, and its ranks die with the agent
                 time.sleep(POLL_SECONDS)
             if pending:
-                on_line(pending.decode(errors="replace"))
+                start.on_line(pending.decode(errors="replace"))
         finally:
             _end(agent)
+            _await_end(watch.processes_of_ranks())
             shutil.rmtree(meeting, ignore_errors=True)
     assert agent.returncode is not None, "it has ended"
-    return agent.returncode
+    return _Attempt(HUNG if hang else agent.returncode, hang, is_over, bool(watch.ranks))
+
+
+def _new_report(out: Path, node: int) -> Path:
+    """A folder that is not there."""
+    return next(path for n in itertools.count(1) if not (path := out / f"hang-{node}-{n}").exists())
+
+
+def _await_end(ranks: list[psutil.Process]) -> None:
+    """Return when the ranks of an agent that has ended have ended, too: the next ones use their GPUs and files."""
+    remaining = psutil.wait_procs(ranks, timeout=GRACE_SECONDS)[1]
+    if remaining:
+        numbers = ", ".join(str(process.pid) for process in remaining)
+        raise RuntimeError(
+            f"processes {numbers} of training do not end, {GRACE_SECONDS} s after they were killed: they wait for a "
+            "device or a disk. Restart the machine, and run the same command again"
+        )
 
 
 def _agent(
-    run_json: Path, processes: int, nodes: Nodes, meeting: Path, module: str, python: str
+    run_json: Path, processes: int, nodes: Nodes, meeting: Path, module: str, python: str, name: str
 ) -> tuple[list[str], dict[str, str]]:
-    """The command of torchrun's agent, and what it needs in its environment."""
+    """The command of torchrun's agent, and what it needs in its environment. `name`: of the attempt, by which agents
+    of several machines know each other."""
     command = [python, "-u", "-m", "gristmill.training.run.deathsig", str(os.getpid())]
     command += [python, "-u", "-m", "gristmill.training.run.agent"]
     environment = {}
     if nodes.count > 1:
         command += ["--nnodes", str(nodes.count), "--node-rank", str(nodes.rank)]
-        command += ["--rdzv-backend=static", f"--rdzv-endpoint={nodes.rendezvous}"]
+        command += ["--rdzv-backend=static", f"--rdzv-endpoint={nodes.rendezvous}", f"--rdzv-id={name}"]
+        command += [f"--rdzv-conf=timeout={MEETING_SECONDS:.0f}"]
     else:
         # a TCP store, which is the default, would listen on all interfaces
         command += ["--rdzv-backend=c10d", "--rdzv-conf=store_type=file", f"--rdzv-endpoint={meeting}/agent"]
@@ -309,48 +353,27 @@ def _end(agent: Process) -> None:
             agent.wait()
 
 
-def environment_of(processes: int, interface: str) -> dict[str, str]:
-    here = str(Path(gristmill.__file__).resolve().parents[1])
-    device = interface or ("lo0" if sys.platform == "darwin" else "lo")
-    path = [*filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)), here]
-    return {
-        # glibc (mallopt(3)): what a step frees stays with the process, since pages that are taken anew from the system
-        # cost a tenth of a step on a CPU; the second is the largest that glibc takes
-        "MALLOC_TRIM_THRESHOLD_": str(1 << 32),
-        "MALLOC_MMAP_THRESHOLD_": str(1 << 25),
-        **_allocator(),
-        **os.environ,
-        "PYTHONSAFEPATH": "1",  # or a file beside the caller could stand in for a module of the library
-        "PYTHONPATH": os.pathsep.join(dict.fromkeys(path)),
-        "PYTHONUNBUFFERED": "1",
-        "OMP_NUM_THREADS": str(max(1, available_cpus() // processes)),
-        "GLOO_SOCKET_IFNAME": device,  # no name lookup, so no network
-        "NCCL_SOCKET_IFNAME": device,
-    }
+# How gloo's errors begin, whose type is RuntimeError, after the path of its source; the rest are torch's own types.
+_OF_TRANSPORT = ("gloo/transport/", "gloo/rendezvous/")
 
 
-def available_cpus(groups: Path = Path("/sys/fs/cgroup")) -> int:
-    """Processors that this process may use: those of its affinity, within the quota of its container or job
-    (https://docs.kernel.org/admin-guide/cgroup-v2.html, cpu.max), rounded up."""
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    try:
-        quota, period = (groups / "cpu.max").read_text().split()
-    except (OSError, ValueError):  # no such group, or not of the second version
-        return allowed
-    return allowed if quota == "max" else max(1, min(allowed, math.ceil(int(quota) / int(period))))
+def is_of_another_rank(error: BaseException) -> bool:
+    """Whether an error, or what it came from, is that of talking to another rank, which may have ended or hang."""
+    import torch.distributed as dist
 
-
-def _allocator() -> dict[str, str]:
-    """Memory of a GPU in segments that grow, since activations and gathered weights of many sizes leave gaps between
-    fixed ones; unless the user has set the allocator (https://docs.pytorch.org/docs/stable/notes/cuda.html)."""
-    names = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
-    return {} if any(name in os.environ for name in names) else {names[0]: "expandable_segments:True"}
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, dist.DistError) or any(text in str(seen) for text in _OF_TRANSPORT):
+            return True
+        seen = seen.__cause__ or seen.__context__
+    return False
 
 
 def main(run_json: str) -> int:
     """One rank."""
     if PARENT in os.environ:
         die_with_parent(int(os.environ[PARENT]))
+    heartbeat.begin()
     run = RunConfig.model_validate(checked_json.read(run_json))
     leads = os.environ.get("RANK", "0") == "0"
     logging.basicConfig(level=logging.INFO if leads else logging.WARNING, format="%(message)s", stream=sys.stdout)
@@ -365,9 +388,15 @@ def main(run_json: str) -> int:
             (run.out / STOP_MARKER).touch()
         return STOPPED
     except Exception as error:
-        with suppress(OSError), open(run.out / FAILURE, "x") as first:
+        lost = is_of_another_rank(error)
+        if isinstance(error, OSError) and files.is_full(error):  # of the metrics, say
+            error = files.disk_full(str(run.out))
+        with suppress(OSError), open(run.out / (LOSS if lost else FAILURE), "x") as first:
             first_line = next(iter(str(error).splitlines()), "")
             first.write(f"rank {os.environ.get('RANK', '0')}: {type(error).__name__}: {first_line}\n")
+        if lost:
+            traceback.print_exc()
+            return LOST
         raise
     return 0
 

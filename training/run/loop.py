@@ -8,7 +8,7 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
@@ -33,10 +33,11 @@ from gristmill.training.evaluate.sample import sample_text
 from gristmill.training.hub.weights import export_model, load_model, set_initial_weights
 from gristmill.training.layout.limits import few_micro_batches, lacking
 from gristmill.training.objectives import objective
+from gristmill.training.run import heartbeat
 from gristmill.training.run.record import Profile, Record, TakenStep
 from gristmill.training.run.recovery import REPORT, Recovery
 from gristmill.training.run.tracking import TrackedNames, Tracker
-from gristmill.training.step.guard import windows_left_out
+from gristmill.training.step.guard import Event, rate_after_rollbacks, windows_left_out
 from gristmill.training.step.monitor import Machine, Monitor
 from gristmill.training.step.optimizer import learning_rate
 from gristmill.training.step.state import StepPlan, TrainState, empty_state, train_step
@@ -228,21 +229,33 @@ class Learner:
         self.monitor = Monitor(state.model, world)
         self.plan, self.begins_phase, self.seq_len = order.plan, order.begins_phase, run.model.seq_len
 
-    def rate(self, step: int, batch: int) -> float:
+    def rate(self, step: int, batch: int, events: Sequence[Event]) -> float:
         """The learning rate of a step, counted from 1, on a batch, counted from 0: that of the schedule by the tokens
-        of so many batches, times what the size of this one makes of it."""
+        of so many batches, times what the size of this one and rollbacks, which are among `events`, make of it."""
         training = self.training
         done, warmup, total = (
             self.plan.first(steps) * self.seq_len for steps in (step, training.warmup_steps, training.steps)
         )
         factor = training.batch_rate_factor(self.plan.multiple(batch))
+        factor *= rate_after_rollbacks(events, step, training.guard.rate_factor)
         return learning_rate(done, total, training, warmup) * factor
 
-    def take(self, step: int, batch: int, inputs: torch.Tensor, targets: torch.Tensor) -> TakenStep:
-        """Learn from a batch, counted from 0, in a step, counted from 1; a collective."""
+    def compiles(self, step: int, batch: int) -> bool:
+        """Whether a step, counted from 1, may take much longer than others: it has the first batch, counted from 0, of
+        another size, or is measured or profiled."""
+        training = self.training
+        first, last = training.profile_steps or (0, 0)
+        resized = batch > 0 and self.plan.size(batch) != self.plan.size(batch - 1)
+        return resized or step % training.monitor_every == 0 or first <= step <= last
+
+    def take(
+        self, step: int, batch: int, events: Sequence[Event], inputs: torch.Tensor, targets: torch.Tensor
+    ) -> TakenStep:
+        """Learn from a batch, counted from 0, in a step, counted from 1, of a run with so many decisions; a
+        collective."""
         probes = step % self.training.monitor_every == 0
         updates = self.monitor.updates if probes else None
-        plan = StepPlan(self.rate(step, batch), self.forced(step), self.stop.is_set(), updates)
+        plan = StepPlan(self.rate(step, batch, events), self.forced(step), self.stop.is_set(), updates)
         values = train_step(self.state, inputs, targets, plan, self.training, self.world)
         probe = self.monitor.probe(inputs[:1]) if probes else None
         return TakenStep(plan.learning_rate, self.plan.size(batch), values, probe)
@@ -266,39 +279,47 @@ def _learn(
     training, state = learner.training, learner.state
     log_every = training.log_every or (10 if learner.world.device.type == "cuda" else 1)
     step, left_out = record.progress.step, windows_left_out(record.progress.events)
+    first = True  # nothing was read of the first steps, which compile
     for inputs, targets in coming:
         if learner.begins_phase(step, left_out):
             state.outliers.begin()
         batch, step = batch_number(step, left_out), step + 1
+        heartbeat.beat("start" if first or learner.compiles(step, batch) else "step", step)
         with profile.step(step):
-            record.add(learner.take(step, batch, inputs, targets))
+            record.add(learner.take(step, batch, record.progress.events, inputs, targets))
         collect(step)
         after = due(step, training, log_every)
         if not after.reading:
             continue
         record.read(coming.waited)
-        progress = record.progress
+        first, progress = False, record.progress
         if spike := recovery.judge(progress, record.steps):
+            heartbeat.beat("rollback")
             index = spike.seen - progress.step - 1
             progress = recovery.go_back(progress, spike, record.pending[index].rate, record.steps[index].grad_norm)
             step, left_out = progress.step, windows_left_out(progress.events)
             record.go_back(progress)
             coming.go_to(step, left_out)
+            first = True
             continue
         heldout: dict[str, float] = {}
         if after.evaluation:
+            heartbeat.beat("evaluation")
             with record.timed("evaluation"):
                 heldout = evaluator(state.model, after.last)
         stops = record.write(heldout)
         if stops or after.last or (after.checkpoint and not recovery.suspicious(progress)):
             record.sync()
+            heartbeat.beat("checkpoint")
             with record.timed("checkpoint"):
                 saved = saver.save(state.tensors, progress)
         saver.check()
         if stops and not after.last:
+            heartbeat.beat("end")
             saver.wait()
             raise Stopped(f"stopped after step {progress.step} of {training.steps}; saved in {saved}")
         record.go_on()
+    heartbeat.beat("end")
     return record.progress, saved
 
 

@@ -31,6 +31,7 @@ from functools import cache
 
 from gristmill.training.run import launch
 from gristmill.training.run.deathsig import PARENT, die_with_parent
+from gristmill.training.run.environment import OF_RANKS, environment_of
 
 MAX_REQUEST_BYTES = 1 << 20  # bytes of a request
 WAITING = 256  # runs that may ask at once
@@ -48,7 +49,7 @@ def preloaded(environment: Mapping[str, str]) -> Iterator[str]:
     if sys.platform != "linux":
         yield ""
         return
-    own = {name: value for name, value in launch.environment_of(1, "").items() if name not in launch.OF_RANKS}
+    own = {name: value for name, value in environment_of(1, "").items() if name not in OF_RANKS}
     # in /tmp, not TMPDIR: an address has 107 bytes at most. The folder is its owner's alone, as a request is obeyed.
     with (
         tempfile.TemporaryDirectory(prefix="gristmill-", dir="/tmp") as folder,

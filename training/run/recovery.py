@@ -26,6 +26,7 @@ from gristmill.training.step.guard import (
     Event,
     Losses,
     Spike,
+    finite_figures,
     read_events,
     skipped_updates,
     windows_left_out,
@@ -77,11 +78,15 @@ class Recovery:
         return next((code for code, why in REASONS.items() if why == self.replayed.get(step)), APPLIED)
 
     def resume(self) -> tuple[Progress, Path | None]:
-        """Load the newest checkpoint that no rollback has left behind; without one the weights are the first.
+        """Load the newest checkpoint that no rollback has left behind; without one the weights are the first. A damaged
+        one is set aside, and the one before it is loaded.
 
         The file of events is brought to what that checkpoint knows, and to the rollbacks after it: those hold, even if
         the run was killed while it went back.
         """
+        return self.checkpoints.without_damaged(self._resume)
+
+    def _resume(self) -> tuple[Progress, Path | None]:
         self.checkpoints.begin()
         path = self.run.out / EVENTS
         box = [[event.model_dump(mode="json") for event in read_events(path)] if self.world.leads else []]
@@ -97,7 +102,11 @@ class Recovery:
             assert to is not None, "chosen for it"
             self.checkpoints.remove_after(to)
             progress, saved = self._load(self._newest(to))
-            progress.events = known_events[: back + 1]
+            # those of steps that are learned again, after a damaged checkpoint, come again
+            again = range(progress.step + 1, to + 1)
+            progress.events = [
+                event for event in known_events[: back + 1] if event.to is not None or event.step not in again
+            ]
         if self.run.replay:
             progress.events = self._replay()
         self._write(progress.events)
@@ -137,7 +146,8 @@ class Recovery:
         if len(progress.events) > decided:
             self._write(progress.events)
             for event in progress.events[decided:]:
-                self._say("step %d: update skipped, %s: %s", event.step, event.why, event.figures)
+                figures = event.figures.model_dump(exclude_none=True)
+                self._say("step %d: update skipped, %s: %s", event.step, event.why, figures)
         if not spike and not learned:
             self._stop_unlearned(progress, losses, number, step)
         return spike
@@ -156,8 +166,7 @@ class Recovery:
         training = self.run.training
         left_out = windows_left_out(progress.events)
         skip = guard.skip_steps(training, batch_number(spike.began - 1, left_out), left_out)
-        early = self._newest(spike.began - 1 - guard.skip_steps(training) // 2)
-        restored, path = self._load(early or self._newest(spike.began - 1))
+        restored, path = self.checkpoints.without_damaged(lambda: self._load(self._before(spike)))
         batches = [batch_number(step - 1, left_out) for step in range(spike.began, spike.seen + 1)]
         earlier = [batch_number(step - 1, left_out) for step in range(max(1, spike.began - CHECKED), spike.began)]
         excess = self._loss(batches[:CHECKED]) - self._loss(earlier) if earlier else 0.0
@@ -173,7 +182,7 @@ class Recovery:
             window=None if spent else guard.window(batches[0], batches[-1], first, skip),
             samples=(samples.start, samples.stop),
             sources=self._sources(samples),
-            figures=_finite(
+            figures=finite_figures(
                 loss_before=spike.level, loss=spike.loss, data_excess=excess, learning_rate=rate, grad_norm=norm
             ),
         )
@@ -198,7 +207,7 @@ class Recovery:
 
     def _stop_unlearned(self, progress: Progress, losses: Losses, number: int, step: StepFigures) -> None:
         rate = self.run.training.rates.matrices
-        figures = _finite(
+        figures = finite_figures(
             loss=losses.middle(), unigram_loss=self.unigram_entropy, learning_rate=rate, grad_norm=step.grad_norm
         )
         event = Event(step=number, what="stop", why="learning rate", figures=figures)
@@ -216,6 +225,11 @@ class Recovery:
             }
             files.write_bytes(str(path), json.dumps(report, indent=1).encode() + b"\n")
         raise FloatingPointError(sentence)
+
+    def _before(self, spike: Spike) -> Path | None:
+        """The checkpoint to go back to: with half of what is left out after it, if there is one."""
+        last = spike.began - 1
+        return self._newest(last - guard.skip_steps(self.run.training) // 2) or self._newest(last)
 
     def _newest(self, step: int) -> Path | None:
         """The newest checkpoint of a step up to `step`."""
@@ -248,7 +262,7 @@ class Recovery:
                 count += (y != IGNORE).sum()
         reshard(model)
         loss = (world.sum(nats) / readers.sum(count)).item()
-        return min(loss, guard.NOT_FINITE) if math.isfinite(loss) else guard.NOT_FINITE
+        return loss if math.isfinite(loss) else math.inf
 
     def _sources(self, samples: range) -> dict[str, int]:
         places = self.order.windows_of(samples)
@@ -264,10 +278,5 @@ class Recovery:
 
 
 def _skip(number: int, step: StepFigures) -> Event:
-    figures = _finite(loss=step.loss, grad_norm=step.grad_norm, loss_scale=step.scale)
+    figures = finite_figures(loss=step.loss, grad_norm=step.grad_norm, loss_scale=step.scale)
     return Event(step=number, what="skip", why=REASONS[step.verdict], figures=figures)
-
-
-def _finite(**figures: float) -> dict[str, float]:
-    """JSON has no other numbers."""
-    return {name: value for name, value in figures.items() if math.isfinite(value)}

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,6 +32,32 @@ EVENTS = "events.jsonl"
 REASON_NOT_FINITE, REASON_OUTLIER = "not finite", "outlier"  # why an update is skipped
 
 
+class Figures(BaseModel):
+    """What a decision rests on. None: it has no such figure, or the figure was not finite, which JSON cannot hold.
+
+    Losses in nats per token; `loss_before`: the level before a spike; `data_excess`: see `cause`; `unigram_loss`: that
+    of the tokens' frequencies.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    loss_before: float | None = None
+    loss: float | None = None
+    data_excess: float | None = None
+    unigram_loss: float | None = None
+    learning_rate: float | None = None
+    grad_norm: float | None = None
+    loss_scale: float | None = None
+
+
+def finite_figures(**figures: float | None) -> Figures:
+    """Figures without those that are not finite."""
+    return Figures(**{name: value for name, value in figures.items() if value is not None and math.isfinite(value)})
+
+
+NO_FIGURES = Figures()
+
+
 class Event(BaseModel):
     """`skip`: the update of `step` was left out. `rollback`: after `step` the run went back to the weights after step
     `to`, and leaves out the batches `window` (first, end). `stop`: after `step` the run gave up. Steps count from 1,
@@ -46,7 +73,7 @@ class Event(BaseModel):
     window: tuple[int, int] | None = None
     samples: tuple[int, int] | None = None  # (first, end) of the spike
     sources: dict[str, int] = {}  # how many of them each source has
-    figures: dict[str, float] = {}
+    figures: Figures = NO_FIGURES
 
 
 def read_events(path: Path) -> list[Event]:
@@ -89,6 +116,14 @@ def windows_left_out(events: Sequence[Event]) -> list[tuple[int, int]]:
     return [event.window for event in events if event.window]
 
 
+def rate_after_rollbacks(events: Sequence[Event], step: int, factor: float) -> float:
+    """What the learning rate of a step (from 1) is multiplied with: `factor` for each rollback to a step before it.
+
+    It follows from the events and the step, so that a resumed and a replayed run have the same rates.
+    """
+    return factor ** sum(event.to is not None and event.to < step for event in events)
+
+
 def skipped_updates(events: Sequence[Event]) -> dict[int, str]:
     """Why updates are left out, by step, in what remains of a run after its rollbacks."""
     reasons: dict[int, str] = {}
@@ -104,7 +139,6 @@ BEFORE = 32  # losses that a spike is measured against
 NEWEST = 8  # losses that make a spike: the median of them counts, so that a single bad batch is none
 DEVIATIONS = 7  # as OLMo 2 counts spikes (arXiv 2501.00656): seven standard deviations from a rolling average
 MIN_RISE = 0.1  # of the loss; smaller ones are left alone
-NOT_FINITE = 1e6  # stands for a loss that is no number: above any loss, and JSON can hold it
 # Share of the steps after the warm-up at which a loss must be below the unigram entropy. Of small runs (400 steps, 38
 # thousand parameters, 14 seeds) those with learning rates from 0.001 to 0.08 were last above it at shares up to 0.23,
 # those with 0.64 at shares from 0.49 on.
@@ -118,44 +152,54 @@ class Spike:
 
     began: int
     seen: int
-    level: float  # before
-    loss: float  # median of the newest
+    level: float | None  # before; None: there were too few losses
+    loss: float | None  # median of the newest; None: not finite
+
+
+def _height(loss: float | None) -> float:
+    """A loss as it is compared: one that is not finite is above all others."""
+    return math.inf if loss is None else loss
+
+
+def _loss(height: float) -> float | None:
+    return height if math.isfinite(height) else None
 
 
 class Losses:
-    """The newest losses of a run, oldest first: `kept` is what a checkpoint holds of them."""
+    """The newest losses of a run, oldest first: `kept` is what a checkpoint holds of them. None: not finite."""
 
-    def __init__(self, kept: list[float]) -> None:
+    def __init__(self, kept: list[float | None]) -> None:
         self.kept = kept
 
     def begin(self) -> None:
         """Forget all losses: those that follow are of other data, and may be higher for that reason."""
         self.kept.clear()
 
-    def threshold(self) -> tuple[float, float]:
+    def threshold(self) -> tuple[float | None, float]:
         """(level of the losses before the newest, what the newest must exceed to be a spike).
 
         Level and noise are medians, so that spikes do not hide those that follow them; the noise is that of differences
         of successive losses, so that a falling loss is no noise. Before there are as many losses as a spike has, only
         one that is no number can be a spike.
         """
-        before = self.kept[:-NEWEST]
+        before = [_height(loss) for loss in self.kept[:-NEWEST]]
         if len(before) < NEWEST:
-            return math.nan, NOT_FINITE / 2
+            return None, sys.float_info.max
         level = median(before)
-        noise = 1.4826 / math.sqrt(2) * median(abs(b - a) for a, b in pairwise(before))
-        return level, level + max(DEVIATIONS * noise, MIN_RISE * level)
+        changes = (abs(b - a) if math.isfinite(a + b) else math.inf for a, b in pairwise(before))
+        noise = 1.4826 / math.sqrt(2) * median(changes)
+        return _loss(level), level + max(DEVIATIONS * noise, MIN_RISE * level)
 
     def see(self, step: int, loss: float) -> Spike | None:
-        """Take in the loss of a step; NaN and infinity count as NOT_FINITE."""
-        self.kept.append(min(loss, NOT_FINITE) if math.isfinite(loss) else NOT_FINITE)
+        """Take in the loss of a step, which may be NaN or infinite."""
+        self.kept.append(_loss(loss))
         del self.kept[: -BEFORE - NEWEST]
         level, most = self.threshold()
-        newest = self.kept[-NEWEST:]
+        newest = [_height(loss) for loss in self.kept[-NEWEST:]]
         if median(newest) <= most or len(newest) < NEWEST:
             return None
         first = next(i for i, value in enumerate(newest) if value > most)
-        return Spike(step - len(newest) + 1 + first, step, level, median(newest))
+        return Spike(step - len(newest) + 1 + first, step, level, _loss(median(newest)))
 
     def skipped(self, events: Sequence[Event]) -> Spike | None:
         """The spike that the NEWEST newest decisions make, if they skipped steps in a row as outliers: one bad batch is
@@ -164,12 +208,12 @@ class Losses:
         steps = [event.step for event in newest if event.what == "skip" and event.why == REASON_OUTLIER]
         if len(steps) < NEWEST or steps != list(range(steps[0], steps[0] + NEWEST)):
             return None
-        loss = median(event.figures["loss"] for event in newest)
-        return Spike(steps[0], steps[-1], median(self.kept[-BEFORE:]), loss)
+        loss = median(_height(event.figures.loss) for event in newest)
+        return Spike(steps[0], steps[-1], _loss(self.middle()), _loss(loss))
 
     def middle(self) -> float:
-        """The median of the newest BEFORE losses."""
-        return median(self.kept[-BEFORE:])
+        """The median of the newest BEFORE losses; infinite if it is not finite."""
+        return median(map(_height, self.kept[-BEFORE:]))
 
     def below(self, limit: float) -> bool:
         """Whether the newest BEFORE losses are, by their median; also with fewer of them."""
@@ -177,7 +221,7 @@ class Losses:
 
     def suspicious(self) -> bool:
         """Whether the newest loss would make a spike if it stayed: no moment for a checkpoint."""
-        return bool(self.kept) and self.kept[-1] > self.threshold()[1]
+        return bool(self.kept) and _height(self.kept[-1]) > self.threshold()[1]
 
 
 def learned_by(training: TrainingConfig) -> int:
@@ -227,9 +271,10 @@ def cause(spike: Spike, data_excess: float, attention_logits: list[float]) -> st
     When they grew all the time, to GROWTH times the first, the structure is to blame (arXiv 2309.14322 and 2302.05442
     saw that before divergence, and mend it with qk-norm). What remains is the learning rate.
     """
-    rise = max(spike.loss - spike.level, MIN_RISE * spike.level)  # where the norms alone were outliers
-    if data_excess > min(rise, spike.level) / 2:
-        return "data window"
+    if (level := spike.level) is not None:
+        rise = max(_height(spike.loss) - level, MIN_RISE * level)  # the latter if only the norms were outliers
+        if data_excess > min(rise, level) / 2:
+            return "data window"
     grew = len(attention_logits) >= 4 and all(a < b for a, b in pairwise(attention_logits))
     if grew and attention_logits[-1] >= GROWTH * attention_logits[0]:
         return "structure"
@@ -255,12 +300,16 @@ def likeliest(events: list[Event]) -> str:
 def described(event: Event) -> str:
     """What the figures of a spike were, to go before "from step ... on"."""
     figures = event.figures
-    # before the first NEWEST losses there is no level to rise from, and only losses that are no numbers make a spike
-    if figures["loss"] >= NOT_FINITE or "loss_before" not in figures:
+    # before the first NEWEST losses there is no level to rise from, and only losses that are not finite make a spike
+    if figures.loss is None or figures.loss_before is None:
         return "loss or gradient was not finite"
-    if figures["loss"] < (1 + MIN_RISE) * figures["loss_before"]:
-        return f"{NEWEST} gradient norms in a row were outliers, at last {figures['grad_norm']:.3g},"
-    return f"the loss rose from {figures['loss_before']:.3g} to {figures['loss']:.3g}"
+    if figures.loss < (1 + MIN_RISE) * figures.loss_before:
+        return f"{NEWEST} gradient norms in a row were outliers, at last {_shown(figures.grad_norm, '.3g')},"
+    return f"the loss rose from {figures.loss_before:.3g} to {figures.loss:.3g}"
+
+
+def _shown(figure: float | None, form: str) -> str:
+    return "not finite" if figure is None else format(figure, form)
 
 
 def sentence(stop: Event, events: list[Event], steps: int, report: str) -> str:
@@ -269,13 +318,13 @@ def sentence(stop: Event, events: list[Event], steps: int, report: str) -> str:
     remedy, figures = REMEDIES[why].format(report=report), stop.figures
     if stop.began is None:
         return (
-            f"after step {stop.step} of {steps}, the loss is {figures['loss']:.3f}, not lower than the "
-            f"{figures['unigram_loss']:.3f} of a unigram model; the likely cause is the {why} "
-            f"({figures['learning_rate']:.3g}): {remedy}; see the figures in {report}"
+            f"after step {stop.step} of {steps}, the loss is {_shown(figures.loss, '.3f')}, not lower than the "
+            f"{_shown(figures.unigram_loss, '.3f')} of a unigram model; the likely cause is the {why} "
+            f"({_shown(figures.learning_rate, '.3g')}): {remedy}; see the figures in {report}"
         )
     rollbacks = sum(event.what == "rollback" for event in events)
     return (
         f"{described(stop)} from step {stop.began} of {steps}, after {rollbacks} rollbacks (max_rollbacks); "
-        f"the likely cause is the {why} (learning rate {figures['learning_rate']:.3g}, gradient norm "
-        f"{figures.get('grad_norm', math.nan):.3g}): {remedy}; see the figures in {report}"
+        f"the likely cause is the {why} (learning rate {_shown(figures.learning_rate, '.3g')}, gradient norm "
+        f"{_shown(figures.grad_norm, '.3g')}): {remedy}; see the figures in {report}"
     )

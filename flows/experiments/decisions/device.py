@@ -38,7 +38,7 @@ from gristmill.training.hardware import (
     data_sheet_flops,
     measured_mfu,
 )
-from gristmill.training.run.launch import environment_of
+from gristmill.training.run.environment import environment_of
 
 if TYPE_CHECKING:
     from gristmill.training import decoder

@@ -12,12 +12,14 @@ from gristmill.storage import files
 from gristmill.storage.printable import redact_url
 from gristmill.tasks.engine.make import NotFinishedError
 from gristmill.training.run import joining, launch
+from gristmill.training.run.environment import default_processes
 
 _LOOK_SECONDS = 2.0
 
 
 def join(settings: MachineSettings, run: str, wait: float, say: Callable[[str], None]) -> int:
-    """Train with node 0, to the end or until that is stopped; the exit code of `gristmill.training.run.launch`.
+    """Train with node 0, to the end or until that is stopped; the exit code of `gristmill.training.run.launch`, or its
+    STOPPED for all after which the same command may go on.
 
     `run`: the recipe that node 0 trains; run.json in its model's folder, where all nodes see that; or the address of
     what node 0 offers. `wait`: seconds that node 0 may take to begin. Raises ValueError where it does not, or this is
@@ -36,11 +38,19 @@ def join(settings: MachineSettings, run: str, wait: float, say: Callable[[str], 
     own = not files.is_local(written)
     run_json = _fetched(settings, written, say) if own else Path(written)
     log = run_json.with_name(f"training-{settings.training_node}.log")
-    processes = settings.training_processes or launch.default_processes()
-    code = launch.launch(run_json, processes, log, nodes=settings.nodes, on_line=say)
+    processes = settings.training_processes or default_processes()
+    code = launch.launch(
+        run_json,
+        processes,
+        log,
+        nodes=settings.nodes,
+        on_line=say,
+        restarts=settings.training_restarts,
+        limits=settings.training_limits,
+    )
     if own and not code:
         joining.left(run_json.parent)
-    return code
+    return launch.STOPPED if launch.is_interrupted(code) else code
 
 
 def _home(settings: MachineSettings) -> str:

@@ -28,9 +28,10 @@ from gristmill.training.model_config import ModelConfig
 
 if TYPE_CHECKING:
     from gristmill.flows.stages import model as model_stage
-    from gristmill.training.run import launch
+    from gristmill.training.run import environment, launch
 else:
     model_stage = wrapt.lazy_import("gristmill.flows.stages.model")
+    environment = wrapt.lazy_import("gristmill.training.run.environment")
     launch = wrapt.lazy_import("gristmill.training.run.launch")
 
 _WHAT = "settings"
@@ -166,8 +167,15 @@ def train_tokens(
     mixture = write_manifest(request, folder / DATA)
     run = RunConfig(model=request.model, training=request.training, data=mixture, out=folder)
     checked_json.write(str(folder / "run.json"), run.model_dump(mode="json"))
-    processes = settings.training_processes or launch.default_processes()
+    processes = settings.training_processes or environment.default_processes()
     log = folder / "training.log"
-    code = launch.launch(folder / "run.json", processes, log, on_line=on_line, restarts=model_stage.RESTARTS)
+    code = launch.launch(
+        folder / "run.json",
+        processes,
+        log,
+        on_line=on_line,
+        restarts=settings.training_restarts,
+        limits=settings.training_limits,
+    )
     model_stage.check_ended_well(code, folder, log)
     return files.read_json(str(folder / model_stage.RESULT))

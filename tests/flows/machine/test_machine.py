@@ -4,6 +4,7 @@ import pytest
 
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.training.run.launch import ALONE, Nodes
+from gristmill.training.run.watch import Limits
 
 
 def test_a_mistyped_address_of_a_home_is_no_folder(monkeypatch):
@@ -14,6 +15,7 @@ def test_a_mistyped_address_of_a_home_is_no_folder(monkeypatch):
 
 def test_nodes_need_a_number_and_a_rendezvous(monkeypatch):
     assert MachineSettings().nodes == ALONE
+    assert MachineSettings().training_limits == Limits()
     monkeypatch.setenv("GRISTMILL_TRAINING_NODES", "2")
     for address in ("", "10.0.0.1", "10.0.0.1:port"):
         monkeypatch.setenv("GRISTMILL_TRAINING_RENDEZVOUS", address)

@@ -9,6 +9,7 @@ from gristmill.flows.stages.model import ModelPlaces, local_folder, local_mixtur
 from gristmill.flows.stages.proxy import DoReMi, ProxyResult, ProxyRun, doremi, train_proxies
 from gristmill.flows.stages.task_losses import task_losses
 from gristmill.training.run import launch
+from gristmill.training.run.watch import Limits
 from tests.golden.rows.row import Row, Settings
 from tests.golden.rows.tokens import BY_WEIGHT, MODEL, TRAINING, data_of, plain
 from tests.golden.run import Golden
@@ -43,6 +44,8 @@ def _model(golden: Golden, training: Settings, tasks: bool = False) -> None:
             eval_tasks="",
             max_rollbacks=loaded.training.guard.max_rollbacks,
             parallel={},
+            restarts=0,
+            limits=Limits(),
         )
 
     made = context.build(model_spec(context.settings, loaded, data, places))

@@ -1,7 +1,9 @@
 """Resuming: the same end as without a break, and never from something half-written or foreign."""
 
 import json
+import os
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -144,8 +146,40 @@ def test_a_damaged_checkpoint_is_refused(run_small, make_run, tmp_path, name):
     content = (copy / name).read_bytes()
     for damaged in (content[:-1], content[: len(content) // 2] + b"\xff" + content[len(content) // 2 + 1 :]):
         (copy / name).write_bytes(damaged)
-        with pytest.raises(ValueError, match=f"{name} is not what was written; remove the checkpoint {copy}"):
+        with pytest.raises(
+            ValueError, match=f"{name} is not what was written; restore it, or remove the checkpoint {copy}"
+        ):
             train(make_run(tmp_path))
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("__0_0.distcp", flip),
+        ("__0_0.distcp", lambda path: os.truncate(path, path.stat().st_size - 1)),
+        ("__0_0.distcp", Path.unlink),
+        ("COMMIT", flip),
+    ],
+)
+def test_a_damaged_newest_checkpoint_is_set_aside(run_small, make_run, tmp_path, caplog, name, damage):
+    """Kept under another name, and the run ends with the weights of the undisturbed one."""
+    root = shutil.copytree(run_small.out / "checkpoints", tmp_path / "checkpoints")
+    damage(root / "step-00000040" / name)
+    there = {path.name: path.read_bytes() for path in (root / "step-00000040").iterdir()}
+    train(make_run(tmp_path))
+    aside = root / "damaged-step-00000040"
+    assert {path.name: path.read_bytes() for path in aside.iterdir()} == there
+    (line,) = [each.getMessage() for each in caplog.records if "set aside" in each.getMessage()]
+    assert line.startswith(f"{root}/step-00000040/{name} is not what was written: ") and str(aside) in line
+    ours, expected = (load_file(out / "model.safetensors") for out in (tmp_path, run_small.out))
+    assert all(torch.equal(ours[each], expected[each]) for each in expected)
+    assert list(keeping.committed(root)) == [20, 40]
 
 
 def test_pruning_keeps_the_newest_and_the_middle(tmp_path):

@@ -1,6 +1,11 @@
 """Checkpoints that are written in the background, kept, copied to an object store, and averaged."""
 
+import re
 import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 import torch
@@ -117,9 +122,63 @@ def test_a_damaged_checkpoint_in_the_store_is_refused(run_small, make_run, s3, t
     path = committed(run_small.out / "checkpoints")[40]
     keeping.upload(path, STORE, run_small.out)
     files.write_bytes(f"{STORE}/{path.name}/.metadata", b"x")
-    with pytest.raises(ValueError, match=f"{STORE}/step-00000040/.metadata is not what was written; remove"):
+    with pytest.raises(
+        ValueError, match=f"{STORE}/step-00000040/.metadata is not what was written; restore it, or remove"
+    ):
         keeping.restore(STORE, tmp_path, tmp_path / "checkpoints")
     assert not committed(tmp_path / "checkpoints")
+
+
+def test_another_checkpoint_is_fetched_if_the_newest_in_the_store_is_damaged(run_small, tmp_path):
+    store, said = f"file://{tmp_path}/store/model-1/checkpoints", []
+    for path in committed(run_small.out / "checkpoints").values():
+        keeping.upload(path, store, run_small.out)
+    files.write_bytes(f"{store}/step-00000040/.metadata", b"x")
+    root = tmp_path / "checkpoints"
+    assert keeping.restore(store, tmp_path, root, said.append) == root / "step-00000020"
+    assert keeping.stored(store) == {20} and files.exists(f"{store}/step-00000040/damaged-COMMIT")
+    assert len(said) == 1 and f"{store}/step-00000040/.metadata is not what was written" in said[0]
+
+
+@contextmanager
+def small_disk(folder: Path, size: int) -> Iterator[Callable[[int], None]]:
+    """A file system of so many bytes, in memory; what is yielded changes its size."""
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
+    done = subprocess.run(mount, capture_output=True, text=True) if shutil.which("mount") else None
+    if done is None or done.returncode:
+        pytest.skip(f"a file system cannot be mounted here: {done.stderr.strip() if done else 'no mount'}")
+
+    def resize(size: int) -> None:
+        subprocess.run(["mount", "-o", f"remount,size={size}", str(folder)], check=True)
+
+    try:
+        yield resize
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)  # tracebacks hold files of it
+
+
+def test_a_full_disk_is_one_sentence_and_the_older_checkpoint_stays(run_small, make_run, tmp_path):
+    taken = sum(path.stat().st_size for path in (run_small.out / "checkpoints" / "step-00000040").iterdir())
+    with small_disk(tmp_path / "disk", int(1.7 * taken)) as resize:
+        run = make_run(tmp_path / "disk" / "run")
+        with pytest.raises(RuntimeError) as raised:
+            train(run)
+        root = run.out / "checkpoints"
+        said = re.fullmatch(
+            rf"the checkpoint {root}/step-00000020 could not be saved: the disk of {root} is full, or its quota is "
+            r"used up: ([\d.]+) MB are free, and a checkpoint takes ([\d.]+) MB, beside those that are kept. Free "
+            "some space and run again, which resumes from the checkpoint before it",
+            str(raised.value),
+        )
+        assert said, raised.value
+        free, needed = (float(each) * 1e6 for each in said.groups())
+        assert free < needed <= taken + 1e5
+        assert [path.name for path in root.iterdir()] == ["step-00000010"]
+        resize(4 * taken)
+        train(run)
+        ours, expected = (load_file(out / "model.safetensors") for out in (run.out, run_small.out))
+        assert all(torch.equal(ours[name], expected[name]) for name in expected)
 
 
 def test_a_store_may_be_a_folder(run_small, make_run, tmp_path):

@@ -127,10 +127,30 @@ def test_a_damaged_part_in_the_store_is_refused(make_run, tmp_path):
         files.write_bytes(f"{address}/step-00000001/__0_0.distcp", b"x")
         check_loaded(world, store, 1)
         (store.folder / "step-00000001" / "__0_0.distcp").unlink()
-        with pytest.raises(ValueError, match=f"{address}/step-00000001/__0_0.distcp is not what was written; remove"):
-            check_loaded(world, store, 1)
+        name = f"{address}/step-00000001/__0_0.distcp"
+        with pytest.raises(ValueError, match=f"{name} is not what was written; restore it"):
+            store.without_damaged(lambda: check_loaded(world, store, 1))
+        assert keeping.stored(address) == {1}, "there is no other"
         files.remove(f"{address}/step-00000001/{COMMIT}")
         assert store.newest() is None
+
+
+def test_a_damaged_part_of_the_newest_checkpoint_in_the_store_is_set_aside(make_run, tmp_path, caplog):
+    address = f"file://{tmp_path}/store/model-1/checkpoints"
+    run = make_run(tmp_path / "here", store=address, training={"keep_checkpoints": 2})
+    with processes(60) as alone, Keeper(run) as keeper:
+        world = World(alone.rank, alone.size, alone.device, alone.mesh, nodes=2)
+        store = CheckpointStore(run, world, keeper)
+        save(world, store, 1, 2)
+        files.write_bytes(f"{address}/step-00000002/__0_0.distcp", b"x")
+        (store.folder / "step-00000002" / "__0_0.distcp").unlink()
+        loaded = state(world, 0)
+        assert store.without_damaged(lambda: store.load(store.newest(), loaded, NAMES)) == Progress(step=1)
+        assert torch.equal(loaded["model.w"].to_local(), state(world, 1)["model.w"].to_local())
+        assert keeping.stored(address) == {1}
+        assert f"{address}/step-00000002/__0_0.distcp is not what was written" in caplog.text
+        save(world, store, 2)
+        check_loaded(world, store, 2)
 
 
 def test_the_error_of_long_work_is_that_of_the_run():

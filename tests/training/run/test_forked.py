@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from gristmill.training.run import preloaded
-from gristmill.training.run.launch import Forked, fork
+from gristmill.training.run.forked import Forked, fork
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="runs are forked on Linux alone")
 

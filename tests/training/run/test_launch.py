@@ -17,7 +17,8 @@ from safetensors.torch import load_file
 
 from gristmill.storage import checked_json
 from gristmill.training.checkpoint import keeping
-from gristmill.training.run.launch import KILLED, STOPPED, Nodes, available_cpus, environment_of, launch
+from gristmill.training.run.environment import available_cpus, environment_of
+from gristmill.training.run.launch import KILLED, STOPPED, Nodes, launch
 from gristmill.training.run.loop import train
 from gristmill.training.run.tracking import METRICS
 

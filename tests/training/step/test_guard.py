@@ -19,9 +19,11 @@ from safetensors.torch import load_file
 from gristmill.samples.order import Order, batch_number
 from gristmill.storage import checked_json
 from gristmill.training import batches
+from gristmill.training.checkpoint.commit import Progress
 from gristmill.training.config import GuardConfig, TrainingConfig
 from gristmill.training.run import loop
 from gristmill.training.run.loop import train
+from gristmill.training.run.record import Record
 from gristmill.training.step import guard
 from gristmill.training.step.guard import EVENTS, Event, Losses, read_events, skipped_updates, windows_left_out
 from gristmill.training.step.state import APPLIED, NOT_FINITE, OUTLIER, Outliers
@@ -68,11 +70,35 @@ def test_a_spike_that_no_level_comes_before_is_described(finite):
     """Half of the first losses are numbers: the median of all is one, and there is no level to compare it with."""
     losses = Losses([])
     spike = next(filter(None, (losses.see(i, 9.0 if i <= finite else math.nan) for i in range(1, 12))))
-    figures = {"loss_before": spike.level, "loss": spike.loss, "learning_rate": 1.0, "grad_norm": math.nan}
-    figures = {name: value for name, value in figures.items() if math.isfinite(value)}
+    figures = guard.finite_figures(loss_before=spike.level, loss=spike.loss, learning_rate=1.0, grad_norm=math.nan)
+    assert figures.loss_before is None and figures.loss is None and figures.grad_norm is None
     event = Event(step=spike.seen, what="stop", why=guard.cause(spike, 0.0, []), began=spike.began, figures=figures)
     assert guard.described(event) == "loss or gradient was not finite"
     assert "loss or gradient was not finite from step" in guard.sentence(event, [event], 100, "guard.json")
+
+
+def test_losses_that_are_not_finite_are_above_all_others():
+    """Whatever the finite ones are, with a level before them and without."""
+    assert not spikes([*[9.0] * 5, *[math.nan] * 3])
+    assert spikes([*[9.0] * 4, *[math.inf] * 4]) == [guard.Spike(5, 8, None, None)]
+    (first, *_) = spikes([*[1e9] * 20, *[math.nan] * 5])
+    assert first == guard.Spike(21, 24, 1e9, None)
+    assert guard.cause(first, 6e8, []) == "data window" and guard.cause(first, 4e8, []) == "learning rate"
+    assert not spikes([9.0, math.nan, 9.0, 9.0] * 20), "noise of the level, and no spike"
+    kept = Progress.model_validate_json(Progress(losses=[2.0, None]).model_dump_json()).losses
+    assert Losses(kept).suspicious()
+
+
+@given(st.lists(st.tuples(st.integers(1, 50), st.integers(0, 50))), st.integers(1, 60))
+def test_the_rate_falls_with_each_rollback_to_an_earlier_step(found, step):
+    events = [Event(step=begun + to, what="rollback", why="x", to=to) for begun, to in found]
+    events += skips([1, 2, 3])
+    rate = 1.0
+    for event in events:
+        if event.what == "rollback" and step > event.to:
+            rate /= 2
+    assert guard.rate_after_rollbacks(events, step, 0.5) == rate
+    assert guard.rate_after_rollbacks(events, step, 1.0) == 1.0
 
 
 def test_losses_go_on_from_what_a_checkpoint_holds():
@@ -255,6 +281,43 @@ def test_a_rollback_is_replayed_and_outlasts_a_crash(make_run, tmp_path, monkeyp
     assert_same_end(crashed.out, run.out)
 
 
+@pytest.mark.slow
+def test_the_rate_after_a_rollback_is_lower_also_when_resumed_and_replayed(make_run, tmp_path, monkeypatch):
+    few = {**SHORT, "steps": 60, "checkpoint_every": 10, "guard": {"window": 1000, "rate_factor": 0.5}}
+    plain = make_run(tmp_path / "plain", training=few)
+    rates = [line["train/learning_rate"] for line in trained(plain)]
+    plant(monkeypatch, range(32, 42))
+    run = make_run(tmp_path / "run", training=few)
+    ours = [line["train/learning_rate"] for line in trained(run)]
+    backs = [event.to for event in decisions(run.out) if event.what == "rollback"]
+    assert backs and 20 <= min(backs) <= max(backs) < 40
+    # the schedule goes by the tokens of the steps, so each step has the rate of the plain run, or a part of it
+    assert ours == [rate * 0.5 ** sum(to < step for to in backs) for step, rate in enumerate(rates, 1)]
+
+    again = make_run(tmp_path / "again", training=few, replay=run.out / EVENTS)
+    trained(again)
+    assert_same_end(again.out, run.out)
+    write = Record.write
+
+    def interrupted(self, heldout):
+        if self.progress.step == 50:
+            raise KeyboardInterrupt
+        return write(self, heldout)
+
+    stopped = make_run(tmp_path / "stopped", training=few)
+    with monkeypatch.context() as patch:
+        patch.setattr(Record, "write", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            train(stopped)
+    trained(stopped)
+    assert_same_end(stopped.out, run.out)
+
+
+def trained(run) -> list[dict]:
+    train(run)
+    return [json.loads(line) for line in (run.out / "metrics.jsonl").read_text().splitlines()]
+
+
 def test_the_outcome_of_a_run_without_a_checkpoint_to_go_back_to(make_run, tmp_path):
     with pytest.raises(FloatingPointError, match="likely cause is the learning rate") as raised:
         train(make_run(tmp_path, training={"learning_rate": 1e30, "warmup_steps": 0, "clip_norm": 1e30, "steps": 80}))
@@ -338,7 +401,7 @@ def test_a_run_that_learns_nothing_is_stopped(make_run, tmp_path):
     with pytest.raises(FloatingPointError, match="not lower than the 4.53"):
         train(make_run(tmp_path, training=given))
     (stop,) = decisions(tmp_path)
-    assert stop.step == 32 and stop.figures["loss"] > stop.figures["unigram_loss"]
+    assert stop.step == 32 and stop.figures.loss > stop.figures.unigram_loss
 
 
 def launched(run, *arguments: str) -> subprocess.CompletedProcess:
