@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,12 +13,8 @@ import gristmill
 OF_RANKS = ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE")
 
 
-def default_processes(python: str = "") -> int:
-    """One rank per GPU; 2 on a machine without, so that what runs is sharded training. `python`: whose torch sees the
-    GPUs; "": ours."""
-    if python:
-        command = [python, "-c", "import torch; print(torch.cuda.device_count())"]
-        return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout) or 2
+def default_processes() -> int:
+    """One rank per GPU; 2 on a machine without, so that what runs is sharded training."""
     import torch
 
     return torch.cuda.device_count() or 2

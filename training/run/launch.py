@@ -31,7 +31,6 @@ from typing import Protocol
 
 import psutil
 
-import gristmill
 from gristmill.storage import checked_json, files, leftovers
 from gristmill.training.config import RENDEZVOUS, RunConfig
 from gristmill.training.run import heartbeat
@@ -98,10 +97,8 @@ def launch(
     limits: Limits = DEFAULT_LIMITS,
     module: str = "gristmill.training.run.launch",
     preloaded: str = "",
-    python: str = "",
 ) -> int:
     """Run the training that run_json describes and return its exit code (see above). `processes`: on each machine.
-    `python`: that of another environment, which needs no gristmill: it gets this one; "": our own.
     `module`: whose main each rank is; its run_json names the folder `out`, too. `preloaded`: the address of a process
     that forks one for a run of one rank, see `gristmill.training.run.preloaded`. Where it is gone, and for a restart,
     the rank is started as without it.
@@ -122,7 +119,7 @@ def launch(
     log_path.parent.mkdir(parents=True, exist_ok=True)
     budget = Restarts(restarts)
     attempts = Attempts(out, run.get("store"), nodes.rank) if nodes.count > 1 else None
-    start = _Start(run_json, out, processes, log_path, env or {}, on_line, poll, nodes, module, python, limits)
+    start = _Start(run_json, out, processes, log_path, env or {}, on_line, poll, nodes, module, limits)
     try:
         while True:
             if attempts and not attempts.begin(poll):
@@ -172,7 +169,6 @@ class _Start:
     poll: Callable[[], None]
     nodes: Nodes
     module: str
-    python: str
     limits: Limits
 
     def say(self, line: str) -> None:
@@ -222,17 +218,14 @@ def _attempt(start: _Start, preloaded: str, attempts: Attempts | None) -> _Attem
     meeting = out / (f"rendezvous-{nodes.rank}" if nodes.count > 1 else "rendezvous")
     shutil.rmtree(meeting, ignore_errors=True)  # of a launch that was killed
     environment = environment_of(start.processes, nodes.interface)
-    if start.python:
-        environment |= _own_modules(meeting / "modules")
-    python = start.python or sys.executable
     if start.processes == 1 and nodes.count == 1:
-        command = [python, "-u", "-m", start.module, str(run_json)]
+        command = [sys.executable, "-u", "-m", start.module, str(run_json)]
         environment = {name: value for name, value in environment.items() if name not in OF_RANKS}
         environment[PARENT] = str(os.getpid())
     else:
         meeting.mkdir(exist_ok=True)
         name = attempts.name if attempts else "none"
-        command, more = _agent(run_json, start.processes, nodes, meeting, start.module, python, name)
+        command, more = _agent(run_json, start.processes, nodes, meeting, start.module, name)
         environment |= more
     with (
         tempfile.TemporaryDirectory(prefix=f"{leftovers.scratch_prefix()}heartbeats-") as beats,
@@ -296,12 +289,12 @@ def _await_end(ranks: list[psutil.Process]) -> None:
 
 
 def _agent(
-    run_json: Path, processes: int, nodes: Nodes, meeting: Path, module: str, python: str, name: str
+    run_json: Path, processes: int, nodes: Nodes, meeting: Path, module: str, name: str
 ) -> tuple[list[str], dict[str, str]]:
     """The command of torchrun's agent, and what it needs in its environment. `name`: of the attempt, by which agents
     of several machines know each other."""
-    command = [python, "-u", "-m", "gristmill.training.run.deathsig", str(os.getpid())]
-    command += [python, "-u", "-m", "gristmill.training.run.agent"]
+    command = [sys.executable, "-u", "-m", "gristmill.training.run.deathsig", str(os.getpid())]
+    command += [sys.executable, "-u", "-m", "gristmill.training.run.agent"]
     environment = {}
     if nodes.count > 1:
         command += ["--nnodes", str(nodes.count), "--node-rank", str(nodes.rank)]
@@ -315,29 +308,17 @@ def _agent(
         environment["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"  # it would listen on all interfaces; no rank asks it
     # the folder for logs of the ranks, which have none, would stay among temporary files
     command += ["--nproc-per-node", str(processes), "--max-restarts", "0", "--log-dir", f"{meeting}/logs"]
-    return [*command, *_grace(python), "-m", module, str(run_json)], environment
+    return [*command, *_grace(), "-m", module, str(run_json)], environment
 
 
-def _own_modules(folder: Path) -> dict[str, str]:
-    """The environment of another Python that imports this gristmill, and nothing else of what is installed here."""
-    folder.mkdir(parents=True)
-    (folder / "gristmill").symlink_to(Path(gristmill.__file__).resolve().parent, target_is_directory=True)
-    return {"PYTHONPATH": str(folder)}
-
-
-def _grace(python: str) -> list[str]:
+def _grace() -> list[str]:
     """The option of torchrun for GRACE_SECONDS, if this release of torch has it: those before kill after 30 seconds.
 
     Read in its text, since an import takes seconds.
     """
-    if python == sys.executable:
-        spec = importlib.util.find_spec("torch")
-        assert spec is not None and spec.origin is not None, "torch is installed"
-        torch = spec.origin
-    else:
-        command = [python, "-c", "import importlib.util; print(importlib.util.find_spec('torch').origin)"]
-        torch = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    launcher = Path(torch).with_name("distributed") / "run.py"
+    spec = importlib.util.find_spec("torch")
+    assert spec is not None and spec.origin is not None, "torch is installed"
+    launcher = Path(spec.origin).with_name("distributed") / "run.py"
     has_option = '"--shutdown-timeout"' in launcher.read_text(encoding="utf-8")
     return ["--shutdown-timeout", str(GRACE_SECONDS)] if has_option else []
 

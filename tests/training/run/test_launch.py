@@ -288,19 +288,3 @@ def test_the_allocator_is_the_users_if_that_is_set(monkeypatch):
     assert environment_of(1, "")["PYTORCH_CUDA_ALLOC_CONF"] == "expandable_segments:True"
     monkeypatch.setenv("PYTORCH_ALLOC_CONF", "backend:native")
     assert "PYTORCH_CUDA_ALLOC_CONF" not in environment_of(1, "")
-
-
-def test_another_python_gets_this_gristmill_and_nothing_else_that_is_installed_here(make_run, tmp_path):
-    """The Python of another environment stands for one; it notes where it is told to import from."""
-    other = tmp_path / "python"
-    real = sys.executable
-    noted = tmp_path / "noted"
-    other.write_text(f'#!/bin/sh\necho "$PYTHONPATH" >> {noted}\nls -l "$PYTHONPATH" >> {noted}\nexec {real} "$@"\n')
-    other.chmod(0o755)
-    run = make_run(tmp_path / "run", training={"steps": 2, "warmup_steps": 0, "sample_tokens": 0})
-    assert started(run, 1, python=str(other)) == 0
-    folder, _, listed = noted.read_text().partition("\n")
-    assert folder == str(run.out / "rendezvous" / "modules") and not Path(folder).exists()
-    [link] = [line for line in listed.splitlines() if "->" in line]
-    assert link.endswith(f"gristmill -> {ROOT / 'gristmill'}")
-    assert len(metrics(run.out)) == 2
