@@ -18,6 +18,7 @@ from gristmill.training.checkpoint.commit import Progress, Saver
 from gristmill.training.checkpoint.store import CheckpointStore
 from gristmill.training.config import RunConfig
 from gristmill.training.loss import IGNORE, inputs_and_targets
+from gristmill.training.start import Start
 from gristmill.training.step import guard
 from gristmill.training.step.guard import (
     EVENTS,
@@ -38,6 +39,8 @@ log = logging.getLogger(__name__)
 
 REPORT = "guard.json"
 REASONS = {NOT_FINITE: REASON_NOT_FINITE, OUTLIER: REASON_OUTLIER}
+SCALING = "training.loss_scaling"
+EVALUATED = ("heldout", "survivors", "evaluation", "unigram", "tasks")  # metrics of an evaluation begin so
 CHECKED = 8  # batches of a spike that the restored weights are tried on
 
 
@@ -61,6 +64,7 @@ class Recovery:
         self.run, self.names = run, saver.names
         self.order, self.state, self.first_weights, self.world = order, state, first_weights, world
         self.saver, self.checkpoints, self.unigram_entropy = saver, checkpoints, unigram_entropy
+        self.first = run.start.folder(run.out) if run.start else run.resume_from  # what the run begins with
         self.replayed = skipped_updates(self._replay()) if run.replay else None
 
     def _replay(self) -> list[Event]:
@@ -87,8 +91,8 @@ class Recovery:
         box = [[event.model_dump(mode="json") for event in read_events(path)] if self.world.leads else []]
         dist.broadcast_object_list(box, src=0)
         known_events = [Event.model_validate(event) for event in box[0]]
-        saved = self.checkpoints.newest() or self.run.resume_from
-        seen = len(self.checkpoints.commit_of(saved).progress.events) if saved else 0
+        saved = self.checkpoints.newest() or self.first
+        seen = len(self._progress(saved).events) if saved else 0
         back = max((i for i, event in enumerate(known_events) if i >= seen and event.to is not None), default=None)
         if back is None:
             progress, saved = self._load(saved)
@@ -216,18 +220,42 @@ class Recovery:
 
     def _newest(self, step: int) -> Path | None:
         """The newest checkpoint of a step up to `step`."""
-        newest, start = self.checkpoints.newest(step), self.run.resume_from
-        if newest is None and start and self.checkpoints.commit_of(start).progress.step <= step:
-            return start
+        newest, first = self.checkpoints.newest(step), self.first
+        if newest is None and first and self._progress(first).step <= step:
+            return first
         return newest
+
+    def _progress(self, path: Path) -> Progress:
+        """That of a checkpoint, as this run takes it up."""
+        progress = self.checkpoints.commit_of(path).progress
+        return taken_up(progress, self.run.start) if self.run.start and path == self.first else progress
 
     def _load(self, path: Path | None) -> tuple[Progress, Path | None]:
         reshard(self.state.model)
+        if path and self.run.start and path == self.first:
+            return self._load_start(path, self.run.start), path
         if path:
             return self.checkpoints.load(path, self.state.tensors, self.names), path
         self.first_weights()
         self.state.begin()
         return Progress(), None
+
+    def _load_start(self, path: Path, start: Start) -> Progress:
+        """Load a checkpoint of the trunk; figures that have another form there, or are of other data, begin again."""
+        commit = self.checkpoints.commit_of(path)
+        if self.checkpoints.digest_of(path) != start.digest:
+            raise ValueError(
+                f"{start.address} has changed since the run was planned; restore it, or run the recipe again"
+            )
+        theirs, ours = commit.fingerprint, self.names
+        self.state.begin()
+        begins = set()
+        if theirs["training.precision"] != ours["training.precision"] or theirs.get(SCALING) != ours.get(SCALING):
+            begins.add("loss_scale")
+        if not start.same_data or theirs["training.guard"] != ours["training.guard"]:
+            begins.add("guard")
+        tensors = {name: each for name, each in self.state.tensors.items() if name.partition(".")[0] not in begins}
+        return taken_up(self.checkpoints.load(path, tensors, theirs), start)
 
     @torch.no_grad()
     def _loss(self, numbers: Sequence[int]) -> float:
@@ -258,6 +286,16 @@ class Recovery:
     def _say(self, message: str, *figures: object) -> None:
         if self.world.leads:
             log.warning(message, *figures)
+
+
+def taken_up(progress: Progress, start: Start) -> Progress:
+    """The progress of the trunk as the run takes it up. Its metrics of evaluations may be of other texts, and what is
+    measured by the data begins again with other data."""
+    measured = {name: value for name, value in progress.last.items() if name.partition("/")[0] not in EVALUATED}
+    update: dict[str, object] = {"last": measured, "logs": {}}
+    if not start.same_data:
+        update |= {"last": {}, "losses": [], "attention_logits": [], "noise": [], "events": []}
+    return progress.model_copy(update=update, deep=True)
 
 
 def _skip(number: int, step: StepFigures) -> Event:
