@@ -31,6 +31,7 @@ from gristmill.flows.recipe.recipe import Recipe, read, validated
 from gristmill.flows.recipe.remarks import remarks_of
 from gristmill.flows.recipe.shortages import is_remote_short, shortages
 from gristmill.flows.recipe.steps import BUILT_IN
+from gristmill.flows.recipe.trunk import is_branch, trunk_problem
 from gristmill.flows.recipe.variants import texts_alone
 from gristmill.storage import files
 from gristmill.storage.address import FOLDER
@@ -104,6 +105,8 @@ def training_problems(recipe: Recipe, settings: MachineSettings) -> Iterator[Pro
         check_tokenizer_file(settings, recipe)
     except (OSError, ValueError) as error:
         yield ("tokenizer", "path"), f"{error}".removeprefix("tokenizer.path ")
+    if is_branch(settings, recipe) and (problem := trunk_problem(settings, recipe)):
+        yield ("training", "init_from"), f"is {recipe.training.init_from}: {problem}"
     try:
         folder = initial_folder(settings, recipe)
         if folder is not None:

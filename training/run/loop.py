@@ -168,7 +168,17 @@ def _train(run: RunConfig, world: World, stop: threading.Event, keeper: Keeper) 
     checkpoints = CheckpointStore(run, world, keeper)
     publish = checkpoints.publish if checkpoints.apart else None
     saver = Saver(checkpoints.folder, names, world, run.timeout_seconds, keeper.committed, publish)
-    recovery = Recovery(run, order, state, first_weights, world, saver, checkpoints, evaluator.unigram_entropy)
+    recovery = Recovery(
+        run,
+        order,
+        state,
+        first_weights,
+        world,
+        saver,
+        checkpoints,
+        evaluator.unigram_entropy,
+        manifest.end_of_text,
+    )
     progress, saved = recovery.resume()
     if saved and world.leads:
         log.info("%s %s", "resuming from" if saved.parent == checkpoints.folder else "beginning with", saved)

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import torch
 import torch.distributed as dist
 
 from gristmill.samples.order import Order, batch_number
@@ -17,7 +16,7 @@ from gristmill.storage import files
 from gristmill.training.checkpoint.commit import Progress, Saver
 from gristmill.training.checkpoint.store import CheckpointStore
 from gristmill.training.config import RunConfig
-from gristmill.training.loss import IGNORE, inputs_and_targets
+from gristmill.training.evaluate.batch_losses import BatchLosses, batch_losses
 from gristmill.training.start import Start
 from gristmill.training.step import guard
 from gristmill.training.step.guard import (
@@ -27,13 +26,14 @@ from gristmill.training.step.guard import (
     Event,
     Losses,
     Spike,
+    SpikeDocument,
     read_events,
     skipped_updates,
     windows_left_out,
     write_events,
 )
 from gristmill.training.step.state import APPLIED, NOT_FINITE, OUTLIER, StepFigures, TrainState
-from gristmill.training.world import World, reshard, rows_per_rank
+from gristmill.training.world import World, reshard
 
 log = logging.getLogger(__name__)
 
@@ -42,12 +42,14 @@ REASONS = {NOT_FINITE: REASON_NOT_FINITE, OUTLIER: REASON_OUTLIER}
 SCALING = "training.loss_scaling"
 EVALUATED = ("heldout", "survivors", "evaluation", "unigram", "tasks")  # metrics of an evaluation begin so
 CHECKED = 8  # batches of a spike that the restored weights are tried on
+DOCUMENTS = 32  # of a spike that are named
 
 
 class Recovery:
     """One for a run; every rank has one, and all of them take the same decisions from the same figures.
 
-    `first_weights`: gives the model those that the run begins with, in place; a collective.
+    `first_weights`: gives the model those that the run begins with, in place; a collective. `end_of_text`: the id of
+    that token.
     """
 
     def __init__(
@@ -60,10 +62,12 @@ class Recovery:
         saver: Saver,
         checkpoints: CheckpointStore,
         unigram_entropy: float,
+        end_of_text: int,
     ) -> None:
         self.run, self.names = run, saver.names
         self.order, self.state, self.first_weights, self.world = order, state, first_weights, world
         self.saver, self.checkpoints, self.unigram_entropy = saver, checkpoints, unigram_entropy
+        self.end_of_text = end_of_text
         self.first = run.start.folder(run.out) if run.start else run.resume_from  # what the run begins with
         self.replayed = skipped_updates(self._replay()) if run.replay else None
 
@@ -161,7 +165,9 @@ class Recovery:
         restored, path = self._load(early or self._newest(spike.began - 1))
         batches = [batch_number(step - 1, left_out) for step in range(spike.began, spike.seen + 1)]
         earlier = [batch_number(step - 1, left_out) for step in range(max(1, spike.began - CHECKED), spike.began)]
-        excess = self._loss(batches[:CHECKED]) - self._loss(earlier) if earlier else 0.0
+        of_spike = self._losses(batches[:CHECKED])
+        level = self._losses(earlier).loss if earlier else of_spike.loss
+        excess = _bounded(of_spike.loss) - _bounded(level)
         spent = sum(event.what == "rollback" for event in progress.events) >= training.guard.max_rollbacks
         samples = self.order.samples(batches[0], batches[-1] + 1)
         first = batch_number(restored.step, left_out)
@@ -174,6 +180,7 @@ class Recovery:
             window=None if spent else guard.window(batches[0], batches[-1], first, skip),
             samples=(samples.start, samples.stop),
             sources=self._sources(samples),
+            documents=self._documents(of_spike, level),
             figures=_finite(
                 loss_before=spike.level, loss=spike.loss, data_excess=excess, learning_rate=rate, grad_norm=norm
             ),
@@ -257,23 +264,27 @@ class Recovery:
         tensors = {name: each for name, each in self.state.tensors.items() if name.partition(".")[0] not in begins}
         return taken_up(self.checkpoints.load(path, tensors, theirs), start)
 
-    @torch.no_grad()
-    def _loss(self, numbers: Sequence[int]) -> float:
-        """Nats per token of the weights as they are on batches; a collective."""
-        training, world, model = self.run.training, self.world, self.state.model
-        readers = world.readers
-        nats, count = torch.zeros(2, dtype=torch.float64, device=world.device)
-        for number in numbers:
-            read = torch.from_numpy(self.order.batch(number, readers.rank, readers.size))
-            rows = rows_per_rank(self.order.plan.size(number), readers.size, training.micro_batch)
-            micro = min(training.micro_batch, rows)
-            inputs, targets = (part.to(world.device) for part in inputs_and_targets(read, rows))
-            for x, y in zip(inputs.split(micro), targets.split(micro), strict=True):
-                nats += model(x, y)[0].double()
-                count += (y != IGNORE).sum()
-        reshard(model)
-        loss = (world.sum(nats) / readers.sum(count)).item()
-        return min(loss, guard.NOT_FINITE) if math.isfinite(loss) else guard.NOT_FINITE
+    def _losses(self, numbers: Sequence[int]) -> BatchLosses:
+        """Of the weights as they are on batches; a collective."""
+        losses = batch_losses(self.state.model, self.order, numbers, self.run.training, self.end_of_text, self.world)
+        reshard(self.state.model)
+        return losses
+
+    def _documents(self, losses: BatchLosses, level: float) -> tuple[SpikeDocument, ...]:
+        """The documents that add most to a rise above `level`, and whose own loss is nearer to that of the spike; a
+        collective."""
+        highest = losses.highest(level, DOCUMENTS)
+        return tuple(
+            SpikeDocument(
+                source=each.source,
+                shard="/".join(Path(each.shard).parts[-2:]),
+                token=each.token,
+                tokens=each.tokens,
+                loss=_bounded(each.loss),
+            )
+            for each in highest
+            if each.loss > (level + losses.loss) / 2
+        )
 
     def _sources(self, samples: range) -> dict[str, int]:
         places = self.order.windows_of(samples)
@@ -296,6 +307,10 @@ def taken_up(progress: Progress, start: Start) -> Progress:
     if not start.same_data:
         update |= {"last": {}, "losses": [], "attention_logits": [], "noise": [], "events": []}
     return progress.model_copy(update=update, deep=True)
+
+
+def _bounded(loss: float) -> float:
+    return min(loss, guard.NOT_FINITE) if math.isfinite(loss) else guard.NOT_FINITE
 
 
 def _skip(number: int, step: StepFigures) -> Event:
