@@ -48,6 +48,11 @@ class Start(CheckedSettings):
     offset: int = Field(description="number of the sample that reads the first window of the run's mixture")
     same_data: bool = Field(description="whether the samples before the checkpoint were those of the run's mixture")
 
+    @property
+    def trunk(self) -> str:
+        """The label of the trunk's model, whose folder the checkpoint is in."""
+        return self.address.split("/")[-3]
+
     def folder(self, out: Path) -> Path:
         """The path by which the run of a folder reads it: where it is, or a copy of what is at a remote address."""
         name = self.address.rpartition("/")[2]

@@ -185,6 +185,14 @@ def _existing(settings: MachineSettings, label: str) -> str:
     return f"name one that it has: {', '.join(f'{label}@step-{step}' for step in steps)}"
 
 
+def trained_tokens(settings: MachineSettings, recipe: Recipe) -> int:
+    """Target tokens that the training of a recipe reads itself: all, or those after the checkpoint of its trunk.
+    Raises as `trunk_of`."""
+    training, seq_len = recipe.training, recipe.model.seq_len
+    before = trunk_of(settings, recipe).step if is_branch(settings, recipe) else 0
+    return training.token_budget(seq_len) - training.tokens_read(before, seq_len)
+
+
 def trunk_problem(settings: MachineSettings, recipe: Recipe) -> str:
     """Why a recipe that is a branch cannot begin; empty if it can, or if it is finished."""
     try:

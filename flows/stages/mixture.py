@@ -138,7 +138,7 @@ def mixture(
     inputs = {stage.name: stage for stage in (tokens, heldout_tokens, tokenizer, *([grouped] if grouped else ()))}
     spec = StageSpec(
         name="mixture",
-        version=1,
+        version=2,  # 2: shares of groups below their caps do not depend on the budget, not even in the last digit
         body=_plan,
         record=MixturePlan(mixture=settings, budget=budget, heldout=heldout, seq_len=seq_len),
         inputs=inputs,

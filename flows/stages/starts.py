@@ -99,7 +99,7 @@ def _of_shorter(settings: MachineSettings, recipe: Recipe, data: Data, spec: Sta
         step, reason = _last_common_step(settings, recipe, data, other, trained, record["plan"])
         if step and (best is None or step > best[0]):
             best = step, other
-        if not label:
+        if not label or steps >= recipe.training.steps > trained.steps:
             label, steps, why = other, trained.steps, reason
     if best is None:
         if not label:
@@ -152,7 +152,7 @@ def _last_common_step(
     reason, if there is none. `plan`: the label of its mixture."""
     training, seq_len = recipe.training, recipe.model.seq_len
     if trained.steps >= training.steps:
-        return 0, f"a run of {training.steps:,} steps is judged earlier than one of {trained.steps:,}"
+        return 0, "only a training of more steps goes on from it"
     folder = files.join(settings.home, "stages", label)
     checkpoints = sorted(stored(files.join(folder, CHECKPOINTS)), reverse=True)
     reason = "it has no checkpoint from before its learning rate fell"
@@ -177,6 +177,7 @@ def _last_common_step(
 
 
 def _evaluated(manifest: TrainingManifest) -> Any:
-    """What figures of evaluations and of the guard depend on."""
+    """What figures of evaluations depend on, and the guard's entropy of tokens, to which shares of all phases add."""
     sets = [(each.kind, each.name, each.digest, [shard.digest for shard in each.shards]) for each in manifest.heldout]
-    return manifest.token_bytes, manifest.tokenizer.digest, sets, [source.share for source in manifest.sources]
+    shares = [round(source.share, 9) for source in manifest.sources]
+    return manifest.token_bytes, manifest.tokenizer.digest, sets, shares
