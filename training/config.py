@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -21,6 +22,7 @@ from gristmill.samples.batch_plan import BatchPlan
 from gristmill.storage.address import FOLDER, KEY, Address
 from gristmill.storage.settings import CheckedSettings
 from gristmill.training.model_config import ModelConfig
+from gristmill.training.start import Start
 
 
 class Parallel(CheckedSettings):
@@ -153,8 +155,9 @@ class TrainingConfig(CheckedSettings):
     order_seed: int | None = Field(default=None, ge=0, description="Seed of the data order. None: `seed`.")
     init_from: Address | None = Field(
         default=None,
-        description="Local folder with initial weights and their tokenizer, as `gristmill export model` "
-        "writes it. None: random weights from `seed`.",
+        description="What training begins with: a local folder with weights and their tokenizer, as `gristmill export "
+        "model` writes it; or a checkpoint with its optimizer and step, as RECIPE@step-1200, RECIPE@last or "
+        "model-KEY@step-1200. None: random weights from `seed`.",
     )
     steps: int = Field(default=240, gt=0, le=10**9, description="Number of updates of the weights.")
     batch: int = Field(default=8, gt=0, description="Sequences per step, over all processes.")
@@ -288,7 +291,11 @@ class TrainingConfig(CheckedSettings):
         description="Maximum number of tokens to evaluate per held-out set. For fixed documents, 4 bytes per token.",
     )
     checkpoint_every: int = Field(default=60, gt=0, description="Steps between checkpoints, plus the last step.")
-    keep_checkpoints: int = Field(default=1, gt=0, description="Newest checkpoints to keep, plus the middle one.")
+    keep_checkpoints: int = Field(
+        default=1,
+        gt=0,
+        description="Newest checkpoints to keep, plus the middle one, and with wsd the last one at the peak rate.",
+    )
     keep_every: int | None = Field(default=None, gt=0, description="Checkpoints at multiples of it are never deleted.")
 
     sample_tokens: int = Field(default=120, ge=0, description="Length of the final text sample (tokens). 0: none.")
@@ -377,6 +384,14 @@ class TrainingConfig(CheckedSettings):
             )
         return None
 
+    def last_peak_step(self, seq_len: int) -> int | None:
+        """With the schedule wsd, the last step at the peak rate: a longer run has the same rates up to it. None with
+        other schedules."""
+        if self.schedule != "wsd":
+            return None
+        plan, most = self.batches(seq_len), (1 - self.decay_ratio) * self.token_budget(seq_len)
+        return bisect_right(range(self.steps), most, key=lambda step: plan.first(step) * seq_len) - 1
+
     def batch_rate_factor(self, times: int) -> float:
         """What the learning rate is multiplied with where batches are `times` as large as the first."""
         return {"square_root": math.sqrt(times), "linear": float(times), "none": 1.0}[self.batch_rate]
@@ -421,6 +436,7 @@ class RunConfig(CheckedSettings):
     init_digests: dict[str, str] = Field(default={}, description="xxh3-128 of each weight file in init_from, by name")
     tracking: TrackingConfig | None = None
     resume_from: Path | None = Field(default=None, description="committed checkpoint to start from if `out` has none")
+    start: Start | None = Field(default=None, description="checkpoint of another run to begin with if `out` has none")
     replay: Path | None = Field(default=None, description="events.jsonl of a run whose decisions are repeated exactly")
     store: str | None = Field(default=None, description="address that checkpoints are copied to while training runs")
     document_losses: bool = Field(
@@ -439,6 +455,11 @@ class RunConfig(CheckedSettings):
             raise ValueError(
                 f"training.init_from is {self.training.init_from}, and init_digests has {len(self.init_digests)} "
                 "files; give both or neither"
+            )
+        if self.start and (self.resume_from or self.init_digests or self.start.step >= self.training.steps):
+            raise ValueError(
+                f"start is a checkpoint of step {self.start.step}; give no resume_from and init_from with it, and more "
+                f"steps than the {self.training.steps} of training"
             )
         if self.document_losses and self.training.objective == "masked":
             raise ValueError("document_losses is true, but objective masked predicts no next tokens; set it to false")

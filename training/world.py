@@ -64,6 +64,11 @@ class World:
         return self.one_of_each or self
 
     @property
+    def speaks(self) -> bool:
+        """Whether this rank is the first of those that read the same samples."""
+        return not (self.pipeline.rank or self.division.context.rank or self.division.tensor.rank)
+
+    @property
     def leads(self) -> bool:
         return self.rank == 0
 

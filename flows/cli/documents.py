@@ -14,7 +14,7 @@ from gristmill.storage.printable import one_line, printable
 from gristmill.tasks.dedup.near.settings import s_curve
 
 if TYPE_CHECKING:
-    from gristmill.flows.explore.search.batches import Batch
+    from gristmill.flows.explore.search.batches import Batch, BatchDocument
     from gristmill.flows.reports import marking
     from gristmill.flows.reports.columns import Columns, DescribedColumn
     from gristmill.flows.reports.dropped import Dropped, Edit
@@ -312,9 +312,27 @@ def batch(contents: "Batch") -> Iterator[str]:
         f"step {contents.step:,} of {contents.recipe}: batch {contents.number:,}, samples {contents.samples.start:,} "
         f"to {contents.samples.stop - 1:,}, {contents.tokens:,} tokens of {len(contents.documents):,} documents"
     )
+    if (replay := contents.replay) is not None:
+        yield (
+            f"weights after step {replay.checkpoint:,}, not trained since: {replay.loss:.3f} nats per token on this "
+            f"batch, {replay.level:.3f} on the {replay.earlier} before it; documents that add most come first"
+        )
     for document in contents.documents[:_BATCH_DOCUMENTS]:
-        row = document.row
-        where = "  ".join(one_line(f"{row[name]}") for name in ("source", "url", "file") if row.get(name))
-        yield f"{document.tokens:>8,} tokens  {one_line(row['id'])}  {where}"
+        yield _batch_document(document)
     if (more := len(contents.documents) - _BATCH_DOCUMENTS) > 0:
         yield f"and {more:,} more documents. Print all with --json"
+    for spike in contents.spikes:
+        done = "ended the run" if spike.to is None else f"went back to step {spike.to:,} and left the batches out"
+        yield (
+            f"at steps {spike.began:,} to {spike.seen:,} the guard saw a spike ({spike.why}) and {done}; losses of the "
+            "weights before it:"
+        )
+        for document in spike.documents:
+            yield _batch_document(document)
+
+
+def _batch_document(document: "BatchDocument") -> str:
+    row = document.row
+    where = "  ".join(one_line(f"{row[name]}") for name in ("source", "url", "file") if row.get(name))
+    loss = "" if document.loss is None else f"  {document.loss:>7.3f} nats per token"
+    return f"{document.tokens:>8,} tokens{loss}  {one_line(row['id'])}  {where}"

@@ -187,6 +187,9 @@ def lineage(
     ] = None,
     token: Annotated[int | None, typer.Option(metavar="N", help="number of a token in --shard, from 0")] = None,
     step: Annotated[int | None, typer.Option(metavar="N", help="number of a training step, from 1")] = None,
+    losses: Annotated[
+        bool, typer.Option("--losses", help="with --step: loss of each document, by the weights before the step")
+    ] = False,
     characters: Annotated[int, typer.Option("-n", min=0, help="characters to print of page and text")] = 2000,
     as_json: Annotated[bool, typer.Option("--json", help="with --step: JSON output")] = False,
 ) -> None:
@@ -195,12 +198,14 @@ def lineage(
 
     Examples:
         gristmill explain lineage DOC_ID
-        gristmill explain lineage recipe.yaml --step 12
+        gristmill explain lineage recipe.yaml --step 12 --losses
     """
     machine = MachineSettings()
     if step is not None:
-        _batch(document, step, as_json)
+        _batch(document, step, losses, as_json)
         return
+    if losses:
+        raise typer.BadParameter("--losses needs --step. Add the step: --step 1200 --losses")
     if document is not None and shard is None and token is None:
         result = record_lineage.trace(machine.home, document, machine.remote_io)
         print_texts(line for one in result for line in render.lineage(one, characters))
@@ -214,13 +219,16 @@ def lineage(
         raise typer.Exit(1)
 
 
-def _batch(recipe: str | None, step: int, as_json: bool) -> None:
+def _batch(recipe: str | None, step: int, losses: bool, as_json: bool) -> None:
     if recipe is None:
         raise typer.BadParameter(
             "the recipe is missing. Name the recipe that was trained: gristmill explain lineage RECIPE --step 1200"
         )
 
-    contents = batches.batch_of(recipe, step, MachineSettings())
+    say = console(stderr=True)
+    contents = batches.batch_of(
+        recipe, step, MachineSettings(), losses, lambda line: say.print(line, soft_wrap=True, highlight=False)
+    )
     print_result(contents, render.batch(contents), as_json)
 
 

@@ -25,8 +25,9 @@ class RunContext:
     follows the other. `outside(given, look)`: what `look` says, in JSON's types, of files outside of the home that the
     settings `given` name; a run notes it, and who reads finished work is told what was noted. `look_up` finds a stage
     and makes nothing; default: by its key. `begin`: called with a stage before it is looked up, since a user may have
-    asked to make it again. `restore`: makes the files of a stage again, if they were removed. `is_reader`: the context
-    makes nothing, and does without outputs that are not finished."""
+    asked to make it again. `use`: notes a finished stage that a run of another recipe made, and that this one reads as
+    it is. `restore`: makes the files of a stage again, if they were removed. `is_reader`: the context makes nothing,
+    and does without outputs that are not finished."""
 
     settings: MachineSettings
     build: Callable[[StageSpec], StageResult]
@@ -35,6 +36,7 @@ class RunContext:
     outside: Callable[[Any, Callable[[], Any]], Any] = lambda given, look: look()
     begin: Callable[[StageSpec], None] = lambda spec: None
     look_up: Callable[[StageSpec], StageResult | None] | None = None
+    use: Callable[[StageResult], StageResult] = lambda stage: stage
     restore: Callable[[StageResult], StageResult] = lambda stage: stage
     is_reader: bool = False
 
@@ -52,7 +54,11 @@ class RunContext:
                 note(stage)
             return stage
 
-        return replace(self, build=build, look_up=look_up)
+        def use(stage: StageResult) -> StageResult:
+            note(self.use(stage))
+            return stage
+
+        return replace(self, build=build, look_up=look_up, use=use)
 
     def build_all(
         self, specs: Sequence[SlotSpec], most: Callable[[], int], jobs: StageJobs | None = None

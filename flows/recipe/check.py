@@ -30,6 +30,7 @@ from gristmill.flows.recipe.recipe import Recipe, read, validated
 from gristmill.flows.recipe.remarks import remarks_of
 from gristmill.flows.recipe.shortages import is_remote_short, shortages
 from gristmill.flows.recipe.steps import BUILT_IN
+from gristmill.flows.recipe.trunk import is_branch, trained_tokens, trunk_problem
 from gristmill.flows.recipe.variants import texts_alone
 from gristmill.storage import files
 from gristmill.storage.address import FOLDER
@@ -108,6 +109,8 @@ def training_problems(recipe: Recipe, settings: MachineSettings) -> Iterator[Pro
         yield from undivided_vocabulary(size, recipe.training.parallel)
     except (OSError, ValueError) as error:
         yield ("tokenizer", "path"), f"{error}".removeprefix("tokenizer.path ")
+    if is_branch(settings, recipe) and (problem := trunk_problem(settings, recipe)):
+        yield ("training", "init_from"), f"is {recipe.training.init_from}: {problem}"
     try:
         folder = initial_folder(settings, recipe)
         if folder is not None:
@@ -260,9 +263,12 @@ def estimate(recipe: Recipe, inspections: Sequence[Inspection], settings: Machin
     if recipe.mixture is not None:
         model, training = recipe.model, recipe.training
         parameters = model.parameters(_vocab_size(recipe, settings))
-        seconds += 6 * parameters * training.token_budget(model.seq_len) / TRAINING_RATE / cores
-        # weights and two moments of four bytes, in the checkpoints that are kept and the middle one
-        space += parameters * 4 * (1 + 3 * (training.keep_checkpoints + 1))
+        tokens = training.token_budget(model.seq_len)
+        with suppress(OSError, ValueError):  # what is wrong with a trunk is a finding of its own
+            tokens = trained_tokens(settings, recipe)
+        seconds += 6 * parameters * tokens / TRAINING_RATE / cores
+        # weights and two moments of four bytes, in the checkpoints that are kept, the middle one, and that at the peak
+        space += parameters * 4 * (1 + 3 * (training.keep_checkpoints + 1 + (training.schedule == "wsd")))
     return Estimate(
         round(packed + text),
         round(documents),

@@ -7,6 +7,7 @@ import wrapt
 
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.recipe.trunk import is_branch
 from gristmill.training.denoisers import missing_tokens
 from gristmill.training.hub.weight_files import TOKENIZERS, tokenizer_file, weight_files
 
@@ -23,14 +24,17 @@ JSON = TOKENIZERS[1]
 
 
 def initial_folder(settings: MachineSettings, recipe: Recipe) -> Path | None:
-    """The folder that `training.init_from` names, absolute; None for a recipe without it. Raises ValueError for an
-    address, FileNotFoundError for a folder without a tokenizer."""
+    """The folder that `training.init_from` names, absolute; None for a recipe without it, or with the checkpoint of a
+    model. Raises ValueError for an address, FileNotFoundError for a folder without a tokenizer."""
     address = recipe.training.init_from
-    if address is None:
+    if address is None or is_branch(settings, recipe):
         return None
     folder = settings.placed_folder("training.init_from", address)
     if not folder.is_dir():
-        raise FileNotFoundError(f"training.init_from is {folder}, which is not a folder; give an existing folder")
+        raise FileNotFoundError(
+            f"training.init_from is {folder}, which is not a folder; give an existing folder, or a checkpoint as "
+            "RECIPE@step-1200"
+        )
     tokenizer_file(folder)
     return folder
 

@@ -202,6 +202,7 @@ def _serving_code(folder: Path) -> Path:
 
 
 KEY_TAG = "gristmill.key"
+TRUNK_TAG = "gristmill.trunk"
 _ARTIFACTS_TAG = "gristmill.artifacts"
 
 
@@ -319,12 +320,24 @@ class ModelRun:
             # as seen from the home, which may be moved
             self.client.set_tag(run, "gristmill.model", f"stages/model-{self.key}")
             self.client.set_tag(run, COMPARABLE, comparable(self.data, self.recipe.training))
+            for name, value in self._trunk_tags().items():
+                self.client.set_tag(run, name, value)
             # last: a run that is found by its key is complete
             self.client.set_tag(run, KEY_TAG, self.key)
         except BaseException as error:
             self.experiment.end(run, error)
             raise
         return run
+
+    def _trunk_tags(self) -> dict[str, str]:
+        """Of a branch the trunk's model, its run as far as this server has it, and the step."""
+        branch = self.data.branch
+        if branch is None:
+            return {}
+        experiments = [each.experiment_id for each in self.client.search_experiments()]
+        runs = self.client.search_runs(experiments, f"tags.`{KEY_TAG}` = '{branch.key}'", max_results=1)
+        tags = {TRUNK_TAG: f"stages/model-{branch.key}", f"{TRUNK_TAG}_step": str(branch.step)}
+        return tags | ({f"{TRUNK_TAG}_run": runs[0].info.run_id} if runs else {})
 
     def _log_params(self, run: str, values: dict[str, str]) -> None:
         self.client.log_batch(run, params=[Param(name, value) for name, value in values.items()])

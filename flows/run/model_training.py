@@ -17,6 +17,7 @@ from gristmill.flows.curation import Outputs
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.given_files import init_digests, initial_folder, tasks_folder
 from gristmill.flows.stages.model import ModelPlaces, Trained, local_folder, local_mixture
+from gristmill.flows.stages.starts import beginning
 from gristmill.storage import files
 from gristmill.training.run.environment import default_processes
 
@@ -71,6 +72,7 @@ def train(outputs: Outputs) -> Trained:
             mixture = local_mixture(settings, data.mixture.folder)
             out = local_folder(settings, folder)
             initial = initial_folder(settings, recipe)
+            begins = beginning(settings, recipe, data, unplaced)
             return ModelPlaces(
                 mixture=str(mixture),
                 out=out,
@@ -86,6 +88,9 @@ def train(outputs: Outputs) -> Trained:
                 parallel=recipe.training.parallel.model_dump(exclude_none=True),
                 restarts=settings.training_restarts,
                 limits=settings.training_limits,
+                start=begins.start,
+                lines=begins.lines,
+                note=begins.note,
             )
 
         model = context.build(replace(unplaced, places=places))

@@ -149,6 +149,7 @@ def run_context(recipe: Recipe) -> Iterator[RunContext]:
             at_once=partial(_build_all, settings.home, workers, noted, task_runs),
             outside=last_run.outside,
             begin=remaking.begin,
+            use=partial(_use, noted),
             restore=partial(_restore, settings.home, workers),
         )
         token = _current.set(context)
@@ -192,6 +193,12 @@ def _build(home: str, executor: Deferred, noted: Noted, task_runs: dict[str, UUI
         return find_or_make(home, spec, workers, lambda: progress(record))
 
     return _taken(noted, label, _as_task(home, spec, make, task_runs))
+
+
+def _use(noted: Noted, stage: StageResult) -> StageResult:
+    """A stage that the run reads as another one made it."""
+    noted.last_run.add(stage.label)
+    return stage
 
 
 def _restore(home: str, executor: Deferred, stage: StageResult) -> StageResult:

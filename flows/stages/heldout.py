@@ -15,6 +15,7 @@ from typing import Any
 
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.recipe.trunk import BranchPoint
 from gristmill.flows.recipe.variants import texts_alone
 from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, held_out, heldout_full
 from gristmill.flows.stages.evaluation_documents import (
@@ -284,7 +285,8 @@ def nothing_held_out(heldout: Heldout, what: str) -> str:
 @dataclass(frozen=True)
 class Data:
     """`evaluation`: the stages with the documents that models are evaluated on; `evaluation_tokens`: these as tokens;
-    `grouped`: the token shards by group, where groups are not the sources."""
+    `grouped`: the token shards by group, where groups are not the sources; `branch`: where the training begins, if that
+    is a checkpoint of another model."""
 
     corpus: Corpus
     split: Split
@@ -294,6 +296,7 @@ class Data:
     evaluation_tokens: StageResult
     grouped: StageResult | None
     mixture: StageResult
+    branch: BranchPoint | None = None
 
     @property
     def training_stages(self) -> tuple[StageResult, ...]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.recipe.trunk import BranchPoint, Trunk, is_branch, trunk_of
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.heldout import (
     Data,
@@ -56,25 +57,58 @@ def training_data(context: RunContext, recipe: Recipe, corpus: Corpus) -> Data:
     split = heldout(context, recipe, corpus)
     named = named_texts(context, recipe)
     evaluation = (heldout_documents(context, recipe, corpus), *(() if named is None else (named,)))
-    model = tokenizer(context, recipe, before_takedowns(context, recipe, split))
+    trunk = _trunk(context, recipe)
+    model = tokenizer(context, recipe, before_takedowns(context, recipe, split), trunk)
     shards = tokens(context, split.train, model, recipe.tokenizer.fim)
     evaluated = evaluation_tokens(context, evaluation, model)
     grouped = grouped_tokens(context, recipe, split.train, model, shards)
     settings = recipe.training_mixture()
     digests = {name: facts["digest"] for stage in evaluation for name, facts in sorted(stage.result["sets"].items())}
+    seq_len = recipe.model.seq_len if settings.packing == "best_fit" else None
+    budget, branch = recipe.training.token_budget(recipe.model.seq_len), None
+    if trunk is not None:
+        read = tuple(stage for stage in (shards, model, grouped) if stage is not None)
+        record = MixturePlan(mixture=settings, budget=budget, heldout={}, seq_len=seq_len)
+        samples = trunk.samples_read() if _is_same_data(trunk, recipe, record, read) else 0
+        branch = BranchPoint(key=trunk.key, step=trunk.step, samples=samples)
+        plan_of_batches = recipe.training.batches(recipe.model.seq_len)
+        rest = plan_of_batches.first(recipe.training.steps) - plan_of_batches.first(trunk.step)
+        budget = (samples + rest) * recipe.model.seq_len
     plan = mixture(
         context,
         settings,
-        recipe.training.token_budget(recipe.model.seq_len),
+        budget,
         corpus.sources,
         model,
         shards,
         dict(sorted(digests.items())),
         evaluated,
         grouped,
-        recipe.model.seq_len if settings.packing == "best_fit" else None,
+        seq_len,
     )
-    return Data(corpus, split, evaluation, model, shards, evaluated, grouped, plan)
+    return Data(corpus, split, evaluation, model, shards, evaluated, grouped, plan, branch)
+
+
+def _trunk(context: RunContext, recipe: Recipe) -> Trunk | None:
+    """The trunk of a recipe that is a branch. What a run knew of it is noted, as what it saw outside of the home."""
+    if not is_branch(context.settings, recipe):
+        return None
+    subject = {"trunk": recipe.training.init_from}
+    return Trunk(**context.outside(subject, lambda: trunk_of(context.settings, recipe).facts()))
+
+
+def _is_same_data(trunk: Trunk, recipe: Recipe, record: MixturePlan, read: Sequence[StageResult]) -> bool:
+    """Whether a branch reads the trunk's mixture, in the trunk's order, and so reads on after the trunk's last sample.
+    Its budget may be another one. `read`: the stages that its mixture is planned from."""
+    theirs = MixturePlan.model_validate({**trunk.mixture, "budget": record.budget, "heldout": {}})
+    ours, of_trunk = recipe.training, trunk.config()
+    names = ("data_seed", "objective", "corruption_rate", "mean_span", "fim_rate", "fim_spm_rate")
+    return (
+        theirs == record
+        and trunk.inputs == {stage.name: stage.contents for stage in read}
+        and trunk.model["seq_len"] == recipe.model.seq_len
+        and all(getattr(ours, name) == getattr(of_trunk, name) for name in names)
+    )
 
 
 def mixture(
@@ -104,7 +138,7 @@ def mixture(
     inputs = {stage.name: stage for stage in (tokens, heldout_tokens, tokenizer, *([grouped] if grouped else ()))}
     spec = StageSpec(
         name="mixture",
-        version=1,
+        version=2,  # 2: shares of groups below their caps do not depend on the budget, not even in the last digit
         body=_plan,
         record=MixturePlan(mixture=settings, budget=budget, heldout=heldout, seq_len=seq_len),
         inputs=inputs,

@@ -6,13 +6,16 @@ Token shards and what grows need a real file system: where the home is none, tra
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from pydantic import Field
 
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.given_files import init_digests, initial_folder, task_digests, tasks_folder
 from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.recipe.trunk import BranchPoint
 from gristmill.flows.stages.heldout import Data
 from gristmill.storage import checked_json, files, ledger
 from gristmill.storage.training_manifest import local_manifest
@@ -20,7 +23,7 @@ from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import MAKER, StageResult
 from gristmill.tasks.engine.phases import PhaseRunner
 from gristmill.tasks.engine.spec import FinishedInput, StageSpec, Work
-from gristmill.training.checkpoint.keeping import restore, upload_newer
+from gristmill.training.checkpoint.keeping import committed, restore, stored, upload_newer
 from gristmill.training.config import (
     CHECKPOINTS,
     TRAINING_VERSION,
@@ -33,6 +36,7 @@ from gristmill.training.config import (
 from gristmill.training.model_config import ModelConfig
 from gristmill.training.run import joining, launch
 from gristmill.training.run.watch import Limits
+from gristmill.training.start import Start
 
 # Of the folder of a training what it gives; the rest are logs, and settings with addresses.
 VALUES = ("config.json", "model.safetensors", "result.json")
@@ -65,8 +69,12 @@ RESULT = "result.json"
 
 
 class ModelTraining(Settings):
+    """`trunk`: where a branch of another model begins."""
+
     model: ModelConfig
     training: TrainingConfig
+    # in no record without one, so that earlier homes keep the keys of their models
+    trunk: BranchPoint | None = Field(default=None, exclude_if=lambda trunk: trunk is None)
 
 
 @dataclass(frozen=True)
@@ -76,7 +84,9 @@ class ModelPlaces:
     `tracking_uri`, `run_id`: those of MLflow; `init_from`, `init_digests`: the folder of the first weights, or empty,
     and their digests; `eval_tasks`: the folder of tasks, or empty; `max_rollbacks`: the guard's budget; `parallel`: how
     the processes divide the model, which changes only rounding, too; `restarts`, `limits`: how often within an hour it
-    starts again by itself, and when a process hangs."""
+    starts again by itself, and when a process hangs;
+    `start`: a `gristmill.training.start.Start` as JSON, or nothing; `lines`: by name the addresses of metrics of the
+    steps before it; `note`: a sentence about both."""
 
     mixture: str
     out: str
@@ -92,6 +102,9 @@ class ModelPlaces:
     parallel: dict[str, int]
     restarts: int
     limits: Limits
+    start: dict[str, Any] = field(default_factory=dict)
+    lines: dict[str, str] = field(default_factory=dict)
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -128,7 +141,9 @@ def model_spec(
         # 2: products of Muon's stacked matrices are rounded differently; its momentum is 0.9 instead of 0.95
         version=TRAINING_VERSION,
         body=_train,
-        record=ModelTraining(model=recipe.model, training=recipe.training.model_copy(update=unplaced)),
+        record=ModelTraining(
+            model=recipe.model, training=recipe.training.model_copy(update=unplaced), trunk=data.branch
+        ),
         inputs=inputs,
         places=places,
         work=Work(modules=("gristmill.training.run.launch",), unicode=False),
@@ -146,6 +161,11 @@ def _train(phases: PhaseRunner, record: ModelTraining, places: ModelPlaces) -> d
         upload_newer(out / CHECKPOINTS, store, out)  # of a training on this machine alone
     elif store and (checkpoint := restore(store, out, out / CHECKPOINTS, phases.message)):
         phases.message(f"{checkpoint.name} is from {store}")
+    has_own = bool(committed(out / CHECKPOINTS)) or bool(store and stored(store))
+    if places.note and not has_own:
+        phases.message(places.note)
+    for name, address in places.lines.items() if not has_own else ():
+        files.write_bytes(str(out / name), files.read_bytes(address))
     run_settings = {
         "init_from": places.init_from or None,
         "eval_tasks": places.eval_tasks or None,
@@ -160,6 +180,7 @@ def _train(phases: PhaseRunner, record: ModelTraining, places: ModelPlaces) -> d
         out=out,
         store=store,
         tracking=TrackingConfig(run_id=places.run_id),
+        start=Start.model_validate(places.start) if places.start else None,
     )
     checked_json.write(str(run_json), run.model_dump(mode="json"))
     environment = {"MLFLOW_TRACKING_URI": places.tracking_uri}
@@ -175,6 +196,7 @@ def _train(phases: PhaseRunner, record: ModelTraining, places: ModelPlaces) -> d
             limits=places.limits,
         )
     check_ended_well(code, out, log, places.nodes.count)
+    shutil.rmtree(out / "trunk", ignore_errors=True)  # the copy of a checkpoint in a store
     if joined:
         shutil.rmtree(out / CHECKPOINTS)  # some files of those that are in the store
     if store:

@@ -22,6 +22,7 @@ from typing import Any
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.given_files import digest, initial_folder, tokenizer_file, tokenizer_path
 from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.recipe.trunk import Trunk
 from gristmill.flows.stages.corpus import Corpus, CorpusAndStage, CorpusPlaces
 from gristmill.storage import files, layout
 from gristmill.storage.damage import RecordedFile
@@ -29,7 +30,7 @@ from gristmill.storage.home import Home
 from gristmill.storage.token_shards import PHASE, SPLIT
 from gristmill.tasks.documents.by_shard import Names, Parts, PartsOfSeveral
 from gristmill.tasks.documents.step import DOCUMENT_COLUMNS, Settings
-from gristmill.tasks.engine.make import StageResult
+from gristmill.tasks.engine.make import NotFinishedError, StageResult
 from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import Inputs, StageSpec, Work
 from gristmill.tasks.evaluation.documents import encode_set, evaluation_file
@@ -64,15 +65,30 @@ class TokenizerCopy(Settings):
     end_of_text: str | None = None
 
 
-def tokenizer(context: RunContext, recipe: Recipe, corpus: Corpus) -> StageResult:
+def tokenizer(context: RunContext, recipe: Recipe, corpus: Corpus, trunk: Trunk | None = None) -> StageResult:
     """`corpus`: the documents that it is trained on. Weights that were trained go on with their own tokenizer: then the
-    recipe's `tokenizer` is not used."""
+    recipe's `tokenizer` is not used. `trunk`: the model that they are of."""
+    if trunk is not None:
+        return _trunk_tokenizer(context, trunk)
     if (folder := initial_folder(context.settings, recipe)) is not None:
         return file_tokenizer(context, tokenizer_file(folder))
     if (path := tokenizer_path(context.settings, recipe)) is not None:
         return file_tokenizer(context, path, recipe.tokenizer.end_of_text)
     mixture = sample_mixture(recipe.training_mixture())
     return corpus_tokenizer(context, corpus, recipe.trained_tokenizer(), mixture, recipe.seed)
+
+
+def _trunk_tokenizer(context: RunContext, trunk: Trunk) -> StageResult:
+    """The stage itself, so that token shards that were made with it are found. Raises NotFinishedError."""
+    folder = files.join(context.settings.home, "stages", trunk.tokenizer)
+    manifest = layout.manifest(folder)
+    if manifest is None or manifest.get(layout.COLLECTED):
+        raise NotFinishedError(
+            f"{trunk.tokenizer}, the tokenizer of {trunk.label}, is not in the home; run the recipe of {trunk.label} "
+            "again"
+        )
+    name, _, key = trunk.tokenizer.rpartition("-")
+    return context.use(StageResult(name, key, folder, manifest, reused=True))
 
 
 def file_tokenizer(context: RunContext, path: Path, end_of_text: str | None = None) -> StageResult:

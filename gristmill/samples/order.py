@@ -216,7 +216,8 @@ class Order:
     visits all windows once, in an order keyed by seed, source name and epoch.
 
     `batch`: the samples of a batch, or the plan of batches that grow. `transform` makes samples of windows of its
-    number of tokens; without it they are the samples.
+    number of tokens; without it they are the samples. `offset`: the sample of the plan that reads the first window of
+    the manifest, for a run that begins with the weights of another one.
     """
 
     def __init__(
@@ -227,8 +228,9 @@ class Order:
         batch: int | BatchPlan,
         seed: int,
         transform: Transform | None = None,
+        offset: int = 0,
     ) -> None:
-        self.seq_len, self.seed, self.transform = seq_len, seed, transform
+        self.seq_len, self.seed, self.transform, self.offset = seq_len, seed, transform, offset
         self.plan = batch if isinstance(batch, BatchPlan) else BatchPlan(batch, seq_len)
         window = seq_len if transform is None else transform.tokens - 1
         self.sources: list[SourceShare | Source] = [*manifest.sources]
@@ -256,7 +258,7 @@ class Order:
 
     def check_epochs(self, steps: int) -> None:
         """Raise ValueError if a run of `steps` steps would read a source more often than its cap says."""
-        counts = self.schedule.counts(self.plan.first(steps))
+        counts = self.schedule.counts(self.plan.first(steps) - self.offset)
         for source, windows, count in zip(self.sources, self.windows, counts, strict=True):
             # The schedule's rounding (2 draws a phase) and the tail that fills no window are not the recipe's fault.
             if count > source.epochs * (windows + 1) + 2 * len(self.schedule.firsts):
@@ -267,7 +269,7 @@ class Order:
 
     def windows_of(self, samples: Iterable[int]) -> list[tuple[int, int, int]]:
         """(source, epoch, window) of each sample."""
-        draws = [self.schedule.draw(int(sample)) for sample in samples]
+        draws = [self.schedule.draw(int(sample) - self.offset) for sample in samples]
         places = [(source, *divmod(k, self.windows[source])) for source, k in draws]
         result: list[tuple[int, int, int]] = [(0, 0, 0)] * len(places)
         for source, epoch in dict.fromkeys((source, epoch) for source, epoch, _ in places):
@@ -280,7 +282,7 @@ class Order:
 
     def window_of(self, sample: int) -> tuple[int, int, int]:
         """(source, epoch, window) of one sample, as `windows_of` has it."""
-        source, k = self.schedule.draw(sample)
+        source, k = self.schedule.draw(sample - self.offset)
         epoch, turn = divmod(k, self.windows[source])
         return source, epoch, permute_one(turn, self.windows[source], self._key(source, epoch))
 
@@ -310,5 +312,5 @@ class Order:
         samples = self.samples(number)[rank::world]
         rows = [self.read[source](window) for source, _, window in self.windows_of(samples)]
         if self.transform:
-            rows = [self.transform(row, sample) for row, sample in zip(rows, samples, strict=True)]
+            rows = [self.transform(row, sample - self.offset) for row, sample in zip(rows, samples, strict=True)]
         return np.array(rows, dtype=np.int64).reshape(len(rows), self.seq_len + 1)

@@ -184,9 +184,17 @@ def stretches(settings: Mixture, tokens: Mapping[str, int], budget: int) -> list
         tokens_of = rest | (
             fixed if rest else {name: count_taken * length / have for name, count_taken in fixed.items()}
         )
+        if phase and phase.order:
+            plan += _ordered(tokens_of, phase.order, length)
+        elif fixed or any(count_taken >= available[name] for name, count_taken in tokens_of.items()):
+            plan.append(_stretch(tokens_of, length))
+        else:
+            # of the weights alone: a longer training begins with the samples of a shorter one, which the last digit of
+            # a share can change
+            whole = total(weights[name] for name in sorted(weights))
+            plan.append(Stretch(length, {name: weights[name] / whole for name in sorted(weights)}))
         for name, count_taken in tokens_of.items():
             available[name] = max(0.0, available[name] - count_taken)
-        plan += _ordered(tokens_of, phase.order, length) if phase and phase.order else [_stretch(tokens_of, length)]
     return plan
 
 

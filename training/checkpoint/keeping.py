@@ -66,15 +66,20 @@ def verify_checkpoints(folder: str) -> Iterator[Verified]:
         yield Verified(path, len(checked), sum(size for size, _ in checked), damages)
 
 
-def kept_steps(steps: Iterable[int], keep: int, total: int, every: int | None = None) -> set[int]:
-    """Those of the checkpoints' steps that are kept: the newest `keep`, the middle one, and multiples of `every`.
+def kept_steps(
+    steps: Iterable[int], keep: int, total: int, every: int | None = None, peak: int | None = None
+) -> set[int]:
+    """Those of the checkpoints' steps that are kept: the newest `keep`, the middle one, multiples of `every`, and the
+    newest up to the step `peak`.
 
     The middle one is the newest at or before half of the run's `total` steps: to go back to when the end went wrong,
-    and to test resuming with.
+    and to test resuming with. `peak`: the last step before the learning rate falls, which a longer run can go on from.
     """
     ordered = sorted(steps)
-    middle = max((step for step in ordered if step <= total // 2), default=0)
-    return {*ordered[-keep:], middle, *(step for step in ordered if every and step % every == 0)}
+    newest = [
+        max((step for step in ordered if step <= most), default=0) for most in (total // 2, peak) if most is not None
+    ]
+    return {*ordered[-keep:], *newest, *(step for step in ordered if every and step % every == 0)}
 
 
 def prune(root: Path, kept: Container[int]) -> list[Path]:
@@ -137,7 +142,8 @@ class Keeper:
     def kept(self, steps: Iterable[int]) -> set[int]:
         """Those of the steps whose checkpoints stay."""
         training = self.run.training
-        return kept_steps(steps, training.keep_checkpoints, training.steps, training.keep_every)
+        peak = training.last_peak_step(self.run.model.seq_len)
+        return kept_steps(steps, training.keep_checkpoints, training.steps, training.keep_every, peak)
 
     def _copy(self) -> None:
         assert self.run.store, "the run has a store"

@@ -60,7 +60,7 @@ class CheckpointStore:
     """`folder`: where this machine's ranks write and read; `address`: where a COMMIT makes a checkpoint of what is
     there, which is the folder itself on one disk. `apart`: whether the machines have disks of their own.
 
-    A checkpoint is named by its path in the folder. All methods but `commit_of` are collectives.
+    A checkpoint is named by its path in the folder. All methods but `commit_of` and `digest_of` are collectives.
     """
 
     def __init__(self, run: RunConfig, world: World, keeper: Keeper) -> None:
@@ -96,6 +96,10 @@ class CheckpointStore:
     def commit_of(self, path: Path, names: dict[str, str] | None = None) -> Commit:
         """What its COMMIT says; raises as `gristmill.training.checkpoint.commit.commit_of`."""
         return commit_of(self._address_of(path), names)
+
+    def digest_of(self, path: Path) -> str:
+        """xxh3-128 of its COMMIT."""
+        return files.checksum(files.join(self._address_of(path), COMMIT))
 
     def load(self, path: Path, state: dict[str, torch.Tensor], names: dict[str, str]) -> Progress:
         """As `load_checkpoint`; files that the ranks of this machine need and that are not here are fetched."""
@@ -195,6 +199,9 @@ class CheckpointStore:
 
     def _address_of(self, path: Path) -> str:
         """Where a checkpoint is whole. One that the run begins with is in no store."""
+        start = self.run.start
+        if start and path == start.folder(self.run.out):
+            return start.address
         return files.join(self.address, path.name) if path.parent == self.folder else str(path)
 
     def _steps(self) -> set[int]:

@@ -57,6 +57,7 @@ from gristmill.training.hub.weights import (
     write_json,
 )
 from gristmill.training.model_config import ModelConfig
+from gristmill.training.start import Start
 from gristmill.training.world import processes
 
 
@@ -137,6 +138,7 @@ def model_card(
         "",
         "## Training",
         "",
+        *([] if run.start is None else [_begun(run.start), ""]),
         *_table(
             ("setting", "value"),
             [
@@ -155,6 +157,12 @@ def model_card(
         "",
     ]
     return "\n".join(lines)
+
+
+def _begun(start: Start) -> str:
+    """What a run began with, as a sentence of its card."""
+    data = "the same data" if start.same_data else "other data"
+    return f"Training began with the weights and the optimizer of {start.trunk} after step {start.step:,}, of {data}."
 
 
 def _bits(result: dict[str, Any], source: str) -> str:

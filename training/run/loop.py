@@ -129,7 +129,14 @@ def _train(run: RunConfig, world: World, stop: threading.Event, keeper: Keeper) 
     names = run_fingerprint(run, manifest, world.device)
     _agree(run, names)
     plan, transform = training.batches(run.model.seq_len), objective(training, run.model.seq_len, manifest)
-    order = Order(manifest, seq_len=run.model.seq_len, batch=plan, seed=training.data_seed, transform=transform)
+    order = Order(
+        manifest,
+        seq_len=run.model.seq_len,
+        batch=plan,
+        seed=training.data_seed,
+        transform=transform,
+        offset=run.start.offset if run.start else 0,
+    )
     order.check_epochs(training.steps)
     evaluator = Evaluator(run, manifest, world.readers)
 
@@ -139,10 +146,20 @@ def _train(run: RunConfig, world: World, stop: threading.Event, keeper: Keeper) 
     checkpoints = CheckpointStore(run, world, keeper)
     publish = checkpoints.publish if checkpoints.apart else None
     saver = Saver(checkpoints.folder, names, world, run.timeout_seconds, keeper.committed, publish)
-    recovery = Recovery(run, order, state, first_weights, world, saver, checkpoints, evaluator.unigram_entropy)
+    recovery = Recovery(
+        run,
+        order,
+        state,
+        first_weights,
+        world,
+        saver,
+        checkpoints,
+        evaluator.unigram_entropy,
+        manifest.end_of_text,
+    )
     progress, saved = recovery.resume()
     if saved and world.leads:
-        log.info("resuming from %s", saved)
+        log.info("%s %s", "resuming from" if saved.parent == checkpoints.folder else "beginning with", saved)
     few = training.batch <= (training.micro_batch if world.size == 1 else 1)
     if world.leads and few and training.parallel.model_ranks == 1:
         log.info("train/noise_scale needs several micro-batches per step; lower training.micro_batch to measure it")
@@ -201,11 +218,11 @@ class Due(NamedTuple):
     reading: bool  # of the figures of the steps so far, for which the host waits
 
 
-def due(step: int, training: TrainingConfig, log_every: int) -> Due:
-    """What is due after `step` steps."""
+def due(step: int, training: TrainingConfig, log_every: int, peak: int | None = None) -> Due:
+    """What is due after `step` steps. `peak`: the last one before the learning rate falls, if that is to be saved."""
     last = step == training.steps
     evaluation = last or step % training.eval_every == 0
-    checkpoint = last or step % training.checkpoint_every == 0
+    checkpoint = last or step % training.checkpoint_every == 0 or step == peak
     return Due(last, evaluation, checkpoint, evaluation or checkpoint or step % log_every == 0)
 
 
@@ -280,6 +297,8 @@ def _learn(
     log_every = training.log_every or (10 if learner.world.device.type == "cuda" else 1)
     step, left_out = record.progress.step, windows_left_out(record.progress.events)
     first = True  # nothing was read of the first steps, which compile
+    saves = training.checkpoint_every < training.steps  # a run without checkpoints on the way has none at the peak
+    peak = training.last_peak_step(learner.seq_len) if saves else None
     for inputs, targets in coming:
         if learner.begins_phase(step, left_out):
             state.outliers.begin()
@@ -288,7 +307,7 @@ def _learn(
         with profile.step(step):
             record.add(learner.take(step, batch, record.progress.events, inputs, targets))
         collect(step)
-        after = due(step, training, log_every)
+        after = due(step, training, log_every, peak)
         if not after.reading:
             continue
         record.read(coming.waited)

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import torch
 import torch.distributed as dist
 
 from gristmill.samples.order import Order, batch_number
@@ -17,7 +16,8 @@ from gristmill.storage import files
 from gristmill.training.checkpoint.commit import Progress, Saver
 from gristmill.training.checkpoint.store import CheckpointStore
 from gristmill.training.config import RunConfig
-from gristmill.training.loss import IGNORE, inputs_and_targets
+from gristmill.training.evaluate.batch_losses import BatchLosses, batch_losses
+from gristmill.training.start import Start
 from gristmill.training.step import guard
 from gristmill.training.step.guard import (
     EVENTS,
@@ -26,6 +26,7 @@ from gristmill.training.step.guard import (
     Event,
     Losses,
     Spike,
+    SpikeDocument,
     finite_figures,
     read_events,
     skipped_updates,
@@ -33,19 +34,23 @@ from gristmill.training.step.guard import (
     write_events,
 )
 from gristmill.training.step.state import APPLIED, NOT_FINITE, OUTLIER, StepFigures, TrainState
-from gristmill.training.world import World, reshard, rows_per_rank
+from gristmill.training.world import World, reshard
 
 log = logging.getLogger(__name__)
 
 REPORT = "guard.json"
 REASONS = {NOT_FINITE: REASON_NOT_FINITE, OUTLIER: REASON_OUTLIER}
+SCALING = "training.loss_scaling"
+EVALUATED = ("heldout", "survivors", "evaluation", "unigram", "tasks")  # metrics of an evaluation begin so
 CHECKED = 8  # batches of a spike that the restored weights are tried on
+DOCUMENTS = 32  # of a spike that are named
 
 
 class Recovery:
     """One for a run; every rank has one, and all of them take the same decisions from the same figures.
 
-    `first_weights`: gives the model those that the run begins with, in place; a collective.
+    `first_weights`: gives the model those that the run begins with, in place; a collective. `end_of_text`: the id of
+    that token.
     """
 
     def __init__(
@@ -58,10 +63,13 @@ class Recovery:
         saver: Saver,
         checkpoints: CheckpointStore,
         unigram_entropy: float,
+        end_of_text: int,
     ) -> None:
         self.run, self.names = run, saver.names
         self.order, self.state, self.first_weights, self.world = order, state, first_weights, world
         self.saver, self.checkpoints, self.unigram_entropy = saver, checkpoints, unigram_entropy
+        self.end_of_text = end_of_text
+        self.first = run.start.folder(run.out) if run.start else run.resume_from  # what the run begins with
         self.replayed = skipped_updates(self._replay()) if run.replay else None
 
     def _replay(self) -> list[Event]:
@@ -92,8 +100,8 @@ class Recovery:
         box = [[event.model_dump(mode="json") for event in read_events(path)] if self.world.leads else []]
         dist.broadcast_object_list(box, src=0)
         known_events = [Event.model_validate(event) for event in box[0]]
-        saved = self.checkpoints.newest() or self.run.resume_from
-        seen = len(self.checkpoints.commit_of(saved).progress.events) if saved else 0
+        saved = self.checkpoints.newest() or self.first
+        seen = len(self._progress(saved).events) if saved else 0
         back = max((i for i, event in enumerate(known_events) if i >= seen and event.to is not None), default=None)
         if back is None:
             progress, saved = self._load(saved)
@@ -169,7 +177,9 @@ class Recovery:
         restored, path = self.checkpoints.without_damaged(lambda: self._load(self._before(spike)))
         batches = [batch_number(step - 1, left_out) for step in range(spike.began, spike.seen + 1)]
         earlier = [batch_number(step - 1, left_out) for step in range(max(1, spike.began - CHECKED), spike.began)]
-        excess = self._loss(batches[:CHECKED]) - self._loss(earlier) if earlier else 0.0
+        of_spike = self._losses(batches[:CHECKED])
+        level = self._losses(earlier).loss if earlier else of_spike.loss
+        excess = _or_infinite(of_spike.loss) - _or_infinite(level)
         spent = sum(event.what == "rollback" for event in progress.events) >= training.guard.max_rollbacks
         samples = self.order.samples(batches[0], batches[-1] + 1)
         first = batch_number(restored.step, left_out)
@@ -182,6 +192,7 @@ class Recovery:
             window=None if spent else guard.window(batches[0], batches[-1], first, skip),
             samples=(samples.start, samples.stop),
             sources=self._sources(samples),
+            documents=self._documents(of_spike, level),
             figures=finite_figures(
                 loss_before=spike.level, loss=spike.loss, data_excess=excess, learning_rate=rate, grad_norm=norm
             ),
@@ -233,36 +244,64 @@ class Recovery:
 
     def _newest(self, step: int) -> Path | None:
         """The newest checkpoint of a step up to `step`."""
-        newest, start = self.checkpoints.newest(step), self.run.resume_from
-        if newest is None and start and self.checkpoints.commit_of(start).progress.step <= step:
-            return start
+        newest, first = self.checkpoints.newest(step), self.first
+        if newest is None and first and self._progress(first).step <= step:
+            return first
         return newest
+
+    def _progress(self, path: Path) -> Progress:
+        """That of a checkpoint, as this run takes it up."""
+        progress = self.checkpoints.commit_of(path).progress
+        return taken_up(progress, self.run.start) if self.run.start and path == self.first else progress
 
     def _load(self, path: Path | None) -> tuple[Progress, Path | None]:
         reshard(self.state.model)
+        if path and self.run.start and path == self.first:
+            return self._load_start(path, self.run.start), path
         if path:
             return self.checkpoints.load(path, self.state.tensors, self.names), path
         self.first_weights()
         self.state.begin()
         return Progress(), None
 
-    @torch.no_grad()
-    def _loss(self, numbers: Sequence[int]) -> float:
-        """Nats per token of the weights as they are on batches; a collective."""
-        training, world, model = self.run.training, self.world, self.state.model
-        readers = world.readers
-        nats, count = torch.zeros(2, dtype=torch.float64, device=world.device)
-        for number in numbers:
-            read = torch.from_numpy(self.order.batch(number, readers.rank, readers.size))
-            rows = rows_per_rank(self.order.plan.size(number), readers.size, training.micro_batch)
-            micro = min(training.micro_batch, rows)
-            inputs, targets = (part.to(world.device) for part in inputs_and_targets(read, rows))
-            for x, y in zip(inputs.split(micro), targets.split(micro), strict=True):
-                nats += model(x, y)[0].double()
-                count += (y != IGNORE).sum()
-        reshard(model)
-        loss = (world.sum(nats) / readers.sum(count)).item()
-        return loss if math.isfinite(loss) else math.inf
+    def _load_start(self, path: Path, start: Start) -> Progress:
+        """Load a checkpoint of the trunk; figures that have another form there, or are of other data, begin again."""
+        commit = self.checkpoints.commit_of(path)
+        if self.checkpoints.digest_of(path) != start.digest:
+            raise ValueError(
+                f"{start.address} has changed since the run was planned; restore it, or run the recipe again"
+            )
+        theirs, ours = commit.fingerprint, self.names
+        self.state.begin()
+        begins = set()
+        if theirs["training.precision"] != ours["training.precision"] or theirs.get(SCALING) != ours.get(SCALING):
+            begins.add("loss_scale")
+        if not start.same_data or theirs["training.guard"] != ours["training.guard"]:
+            begins.add("guard")
+        tensors = {name: each for name, each in self.state.tensors.items() if name.partition(".")[0] not in begins}
+        return taken_up(self.checkpoints.load(path, tensors, theirs), start)
+
+    def _losses(self, numbers: Sequence[int]) -> BatchLosses:
+        """Of the weights as they are on batches; a collective."""
+        losses = batch_losses(self.state.model, self.order, numbers, self.run.training, self.end_of_text, self.world)
+        reshard(self.state.model)
+        return losses
+
+    def _documents(self, losses: BatchLosses, level: float) -> tuple[SpikeDocument, ...]:
+        """The documents that add most to a rise above `level`, and whose own loss is nearer to that of the spike; a
+        collective."""
+        highest = losses.highest(level, DOCUMENTS)
+        return tuple(
+            SpikeDocument(
+                source=each.source,
+                shard="/".join(Path(each.shard).parts[-2:]),
+                token=each.token,
+                tokens=each.tokens,
+                loss=each.loss if math.isfinite(each.loss) else None,
+            )
+            for each in highest
+            if each.loss > (level + losses.loss) / 2
+        )
 
     def _sources(self, samples: range) -> dict[str, int]:
         places = self.order.windows_of(samples)
@@ -275,6 +314,20 @@ class Recovery:
     def _say(self, message: str, *figures: object) -> None:
         if self.world.leads:
             log.warning(message, *figures)
+
+
+def taken_up(progress: Progress, start: Start) -> Progress:
+    """The progress of the trunk as the run takes it up. Its metrics of evaluations may be of other texts, and what is
+    measured by the data begins again with other data."""
+    measured = {name: value for name, value in progress.last.items() if name.partition("/")[0] not in EVALUATED}
+    update: dict[str, object] = {"last": measured, "logs": {}}
+    if not start.same_data:
+        update |= {"last": {}, "losses": [], "attention_logits": [], "noise": [], "events": []}
+    return progress.model_copy(update=update, deep=True)
+
+
+def _or_infinite(loss: float) -> float:
+    return loss if math.isfinite(loss) else math.inf
 
 
 def _skip(number: int, step: StepFigures) -> Event:

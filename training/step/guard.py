@@ -58,6 +58,20 @@ def finite_figures(**figures: float | None) -> Figures:
 NO_FIGURES = Figures()
 
 
+class SpikeDocument(BaseModel):
+    """A document of a spike: `shard`: its token shard, as `gristmill explain lineage --shard` takes it; `token`: the
+    number there of its first token; `tokens`: how many of its tokens the spike has; `loss`: nats per token of the
+    weights before the spike; None: not finite."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    source: str
+    shard: str
+    token: int
+    tokens: int
+    loss: float | None
+
+
 class Event(BaseModel):
     """`skip`: the update of `step` was left out. `rollback`: after `step` the run went back to the weights after step
     `to`, and leaves out the batches `window` (first, end). `stop`: after `step` the run gave up. Steps count from 1,
@@ -73,6 +87,7 @@ class Event(BaseModel):
     window: tuple[int, int] | None = None
     samples: tuple[int, int] | None = None  # (first, end) of the spike
     sources: dict[str, int] = {}  # how many of them each source has
+    documents: tuple[SpikeDocument, ...] = ()  # those that add most to the loss of the weights before the spike
     figures: Figures = NO_FIGURES
 
 

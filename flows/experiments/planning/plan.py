@@ -28,6 +28,7 @@ from gristmill.flows.recipe.given_files import check_tokenizer_file
 from gristmill.flows.recipe.options import spread
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.recipe.settings_file import Value
+from gristmill.flows.recipe.trunk import trained_tokens
 from gristmill.flows.reports.finished import finished
 from gristmill.flows.reports.run import Run
 from gristmill.flows.stats.law import ScalingLaw, TokenCost
@@ -200,7 +201,13 @@ def plan(recipe: Any, options: PlanOptions, settings: MachineSettings | None = N
     layouts = choices(work, hardware, options.tensor, options.pipeline)
     seconds, lasting = layouts[0].seconds, options.failure_hours
     saved = checkpoints(recipe.training, work.parameters, devices, hardware.sheet.host, seconds, lasting)
-    steps = tokens / (recipe.training.batch * recipe.model.seq_len)
+    trained = trained_tokens(settings, recipe)
+    if trained < tokens:
+        remarks.append(
+            f"training begins with {recipe.training.init_from}, so hours and price are those of the remaining "
+            f"{trained:,} of {tokens:,} tokens"
+        )
+    steps = trained / (recipe.training.batch * recipe.model.seq_len)
     if saved.lost >= 1:
         raise ValueError(
             f"{devices} devices, each of which fails every {lasting:,.0f} hours, leave no time to train between "

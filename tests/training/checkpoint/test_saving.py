@@ -74,6 +74,8 @@ def test_what_is_kept():
     assert kept_steps(range(10, 101, 10), 2, 100) == {50, 90, 100}
     assert kept_steps(range(10, 101, 10), 1, 100, 40) == {40, 50, 80, 100}
     assert kept_steps([60, 70], 1, 100) - {0} == {70}
+    assert kept_steps(range(10, 101, 10), 1, 100, peak=80) == {50, 80, 100}
+    assert kept_steps([60, 79, 90], 1, 100, peak=80) - {0} == {79, 90}
 
 
 def test_average_is_the_mean_of_the_weights(run_small, make_run, tmp_path):
