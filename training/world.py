@@ -23,12 +23,13 @@ from torch.distributed.tensor import DTensor, Replicate
 from torch.nn.attention.flex_attention import create_block_mask
 
 from gristmill.training import loss
-from gristmill.training.config import RENDEZVOUS, Parallel, TrainingConfig
+from gristmill.training.config import RENDEZVOUS, TrainingConfig
 from gristmill.training.decoder import Block, Decoder, initial
 from gristmill.training.fp8 import multiply_in_fp8
 from gristmill.training.layout.context import Division
 from gristmill.training.layout.limits import undivided_vocabulary
 from gristmill.training.layout.mesh import Axis, grid_of
+from gristmill.training.layout.parallel import Parallel
 from gristmill.training.layout.tensor import VocabularyLosses, divide_matrices
 from gristmill.training.loss import LOGITS, chunked, in_pieces
 from gristmill.training.model_config import ModelConfig

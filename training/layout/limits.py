@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gristmill.training.config import Parallel, TrainingConfig
+from gristmill.training.config import TrainingConfig
+from gristmill.training.layout.parallel import Parallel
 from gristmill.training.model_config import ModelConfig
 from gristmill.training.parametrization import without_gains
 

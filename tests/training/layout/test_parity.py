@@ -15,8 +15,9 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 
 from gristmill.training.checkpoint.commit import Progress, Saver, load_checkpoint
-from gristmill.training.config import Parallel, TrainingConfig
+from gristmill.training.config import TrainingConfig
 from gristmill.training.hub.weights import export_model
+from gristmill.training.layout.parallel import Parallel
 from gristmill.training.loss import inputs_and_targets
 from gristmill.training.model_config import ModelConfig
 from gristmill.training.step.monitor import Monitor

@@ -11,7 +11,8 @@ import torch.multiprocessing as mp
 from torch.distributed.fsdp import FSDPModule
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from gristmill.training.config import Parallel, TrainingConfig
+from gristmill.training.config import TrainingConfig
+from gristmill.training.layout.parallel import Parallel
 from gristmill.training.loss import inputs_and_targets
 from gristmill.training.model_config import ModelConfig
 from gristmill.training.step.state import StepPlan, begun_state, figures, train_step
