@@ -4,6 +4,7 @@ import itertools
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import psutil
@@ -119,7 +120,10 @@ def test_a_stopped_process_is_found_in_a_slow_phase_too(ranks, tmp_path):
     for rank in (first, second):
         rank.beat("checkpoint", 40)
     assert not waits(watch, clock, 100)
-    psutil.Process(second.process.pid).suspend()
+    process = psutil.Process(second.process.pid)
+    process.suspend()
+    while process.status() != psutil.STATUS_STOPPED:
+        time.sleep(0.01)
     assert not waits(watch, clock, 19)
     hang = None
     while hang is None:
@@ -190,11 +194,11 @@ def test_restarts_are_counted_by_the_hour(gaps, most):
     now = list(itertools.accumulate(gaps))
     times = iter(now)
     budget, made = Restarts(most, lambda: next(times)), []
-    for time in now:
-        within = [each for each in made if time - each < restarts.HOUR]
+    for moment in now:
+        within = [each for each in made if moment - each < restarts.HOUR]
         expected = len(within) + 1 if len(within) < most else 0
         assert budget.take() == expected
-        made += [time] * bool(expected)
+        made += [moment] * bool(expected)
 
 
 def test_machines_begin_the_same_attempt_and_none_that_has_ended(tmp_path, monkeypatch):
