@@ -281,14 +281,17 @@ class Saver:
     def _full(self) -> str:
         """Why and what to do, for a disk that is full. What was written is removed first: it would take the space that
         logs and the other checkpoints need."""
+        unfinished = self.path.with_suffix(".tmp")
+        written = sum(path.stat().st_size for path in unfinished.glob("*")) if self._owns_folder else 0
         if self._owns_folder:
-            shutil.rmtree(self.path.with_suffix(".tmp"), ignore_errors=True)
+            shutil.rmtree(unfinished, ignore_errors=True)
             if not (self.path / COMMIT).exists():
                 shutil.rmtree(self.path, ignore_errors=True)
         free = shutil.disk_usage(self.root).free
         return (
-            f"the disk of {self.root} is full, or its quota is used up: {_megabytes(free)} are free, and a checkpoint "
-            f"takes {_megabytes(self.bytes)}, beside those that are kept. Free some space"
+            f"the disk of {self.root} is full, or its quota is used up: without this checkpoint {_megabytes(free)} are "
+            f"free, and it takes at least {_megabytes(max(self.bytes, written))}, beside those that are kept. Free "
+            "some space"
         )
 
     @property

@@ -244,7 +244,7 @@ def _attempt(start: _Start, preloaded: str, attempts: Attempts | None) -> _Attem
                 env={**environment, **own},
                 start_new_session=True,  # a Ctrl-C at the terminal is for the caller, who then stops the agent
             )
-        watch = Watch(Path(beats), start.processes, start.limits, _new_report(out, nodes.rank), agent.pid)
+        watch = Watch(Path(beats), start.processes, start.limits, _new_report(out, nodes.rank), agent.pid, nodes.count)
         hang, is_over = None, False
         try:
             pending = b""

@@ -90,12 +90,13 @@ class RankState:
 
 @dataclass(frozen=True)
 class Hang:
-    """`ranks`: all of this machine; `agent_stopped`: that their agent was found, not they; `report`: the folder with
-    stacks and collectives; `missing`: ranks that have not begun."""
+    """`ranks`: all of this machine, which is one of `machines`; `report`: the folder with stacks and collectives;
+    `agent_stopped`: that their agent was found, not they; `missing`: ranks that have not begun."""
 
     host: str
     ranks: tuple[RankState, ...]
     report: Path
+    machines: int = 1
     agent_stopped: bool = False
     missing: int = 0
 
@@ -110,7 +111,7 @@ class Hang:
         late = [group for group in groups if first[group] < last[group]]
         if late:
             return tuple(rank for rank in self.ranks if any(rank.sequence[group] == first[group] for group in late))
-        return self.ranks if len(self.ranks) == 1 else ()
+        return self.ranks if len(self.ranks) == self.machines == 1 else ()
 
     def __str__(self) -> str:
         if self.agent_stopped:
@@ -119,20 +120,22 @@ class Hang:
             return f"training hangs on {self.host}: {self.missing} of its ranks have not begun"
         suspects = self.suspects()
         if not suspects:
-            return f"training hangs on {self.host}: all {len(self.ranks)} ranks wait, {self.ranks[0]}"
+            where = ", perhaps for another machine" if self.machines > 1 else ""
+            return f"training hangs on {self.host}: all its ranks wait{where}, such as {self.ranks[0]}"
         return f"training hangs on {self.host}: {'; '.join(map(str, suspects))}"
 
 
 @dataclass
 class Watch:
     """Of one attempt. `folder`: of the heartbeats; `processes`: how many there are to be; `report`: the folder that is
-    made for a hang; `agent`: the process that started the ranks, or the only rank."""
+    made for a hang; `agent`: the process that started the ranks, or the only rank; `machines`: of the run."""
 
     folder: Path
     processes: int
     limits: Limits
     report: Path
     agent: int
+    machines: int = 1
     clock: Callable[[], float] = time.monotonic
     ranks: dict[int, _Watched] = field(default_factory=dict)
     waited: float = 0.0
@@ -205,7 +208,7 @@ class Watch:
             )
             for number, rank in sorted(self.ranks.items())
         )
-        hang = Hang(socket.gethostname(), ranks, self.report, agent_stopped, missing)
+        hang = Hang(socket.gethostname(), ranks, self.report, self.machines, agent_stopped, missing)
         self.report.mkdir(parents=True)
         for number in self.ranks:
             for suffix, name in ((".stacks", "stacks.txt"), (".flight", "collectives.json")):

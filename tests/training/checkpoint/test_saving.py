@@ -169,8 +169,8 @@ def test_a_full_disk_is_one_sentence_and_the_older_checkpoint_stays(run_small, m
         root = run.out / "checkpoints"
         said = re.fullmatch(
             rf"the checkpoint {root}/step-00000020 could not be saved: the disk of {root} is full, or its quota is "
-            r"used up: ([\d.]+) MB are free, and a checkpoint takes ([\d.]+) MB, beside those that are kept. Free "
-            "some space and run again, which resumes from the checkpoint before it",
+            r"used up: without this checkpoint ([\d.]+) MB are free, and it takes at least ([\d.]+) MB, beside those "
+            "that are kept. Free some space and run again, which resumes from the checkpoint before it",
             str(raised.value),
         )
         assert said, raised.value

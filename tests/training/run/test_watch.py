@@ -4,6 +4,7 @@ import itertools
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import psutil
@@ -13,10 +14,10 @@ from hypothesis import strategies as st
 
 from gristmill.storage import checked_json
 from gristmill.training.run import restarts
-from gristmill.training.run.heartbeat import HEARTBEATS
+from gristmill.training.run.heartbeat import HEARTBEATS, Beat
 from gristmill.training.run.launch import FAILURE, HUNG, launch
 from gristmill.training.run.restarts import Attempts, Restarts
-from gristmill.training.run.watch import Limits, Watch
+from gristmill.training.run.watch import Hang, Limits, RankState, Watch
 
 ROOT = Path(__file__).resolve().parents[3]
 OBEYS = """
@@ -81,7 +82,7 @@ def test_each_phase_has_its_time(ranks, tmp_path):
     clock = Clock()
 
     def new() -> Watch:
-        watch = Watch(folder, 2, Limits(20, 200), tmp_path / f"hang-{clock.now}", os.getpid(), clock)
+        watch = Watch(folder, 2, Limits(20, 200), tmp_path / f"hang-{clock.now}", os.getpid(), clock=clock)
         assert watch.look() is None
         return watch
 
@@ -114,12 +115,15 @@ def test_each_phase_has_its_time(ranks, tmp_path):
 def test_a_stopped_process_is_found_in_a_slow_phase_too(ranks, tmp_path):
     folder, (first, second) = ranks
     clock = Clock()
-    watch = Watch(folder, 2, Limits(20, 200), tmp_path / "hang", os.getpid(), clock)
+    watch = Watch(folder, 2, Limits(20, 200), tmp_path / "hang", os.getpid(), clock=clock)
     watch.look()
     for rank in (first, second):
         rank.beat("checkpoint", 40)
     assert not waits(watch, clock, 100)
-    psutil.Process(second.process.pid).suspend()
+    process = psutil.Process(second.process.pid)
+    process.suspend()
+    while process.status() != psutil.STATUS_STOPPED:
+        time.sleep(0.01)
     assert not waits(watch, clock, 19)
     hang = None
     while hang is None:
@@ -134,9 +138,30 @@ def test_a_stopped_process_is_found_in_a_slow_phase_too(ranks, tmp_path):
     assert f"process {second.process.pid}" in report["ranks.txt"]
 
 
+def test_the_rank_that_is_late_is_named():
+    def state(number: int, newest: int, place: str = "torch.distributed.all_reduce") -> RankState:
+        entries = [
+            {"collective_seq_id": i, "process_group": ["0", "default_pg"], "profiling_name": "nccl:all_reduce"}
+            for i in range(newest + 1)
+        ]
+        beat = Beat(process=100 + number, count=9, phase="step", step=7)
+        return RankState(number, beat, 121.0, psutil.STATUS_SLEEPING, tuple(entries), place)
+
+    def suspected(*ranks: RankState, machines: int = 1) -> tuple[list[int], str]:
+        hang = Hang("host", ranks, Path("hang"), machines)
+        return [rank.rank for rank in hang.suspects()], str(hang)
+
+    assert suspected(state(0, 5), state(1, 4), state(2, 5))[0] == [1]
+    assert suspected(state(0, 5), state(1, 5, ""))[0] == [1], "it does not answer"
+    assert suspected(state(0, 5))[0] == [0]
+    found, said = suspected(state(0, 5), state(1, 5), machines=2)
+    assert not found and "all its ranks wait, perhaps for another machine, such as rank 0 (process 100)" in said
+    assert said.endswith("last collective nccl:all_reduce 5 of default_pg")
+
+
 def test_ranks_that_never_begin_are_found(tmp_path):
     clock = Clock()
-    watch = Watch(tmp_path, 2, Limits(20, 200), tmp_path / "hang", os.getpid(), clock)
+    watch = Watch(tmp_path, 2, Limits(20, 200), tmp_path / "hang", os.getpid(), clock=clock)
     watch.look()
     assert not waits(watch, clock, 199) and waits(watch, clock, 3)
     assert "2 of its ranks have not begun" in (tmp_path / "hang" / "ranks.txt").read_text()
@@ -169,11 +194,11 @@ def test_restarts_are_counted_by_the_hour(gaps, most):
     now = list(itertools.accumulate(gaps))
     times = iter(now)
     budget, made = Restarts(most, lambda: next(times)), []
-    for time in now:
-        within = [each for each in made if time - each < restarts.HOUR]
+    for moment in now:
+        within = [each for each in made if moment - each < restarts.HOUR]
         expected = len(within) + 1 if len(within) < most else 0
         assert budget.take() == expected
-        made += [time] * bool(expected)
+        made += [moment] * bool(expected)
 
 
 def test_machines_begin_the_same_attempt_and_none_that_has_ended(tmp_path, monkeypatch):
