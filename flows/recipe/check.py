@@ -25,12 +25,12 @@ from gristmill.flows.recipe import own_steps
 from gristmill.flows.recipe.columns import expressions, of_export, of_groups
 from gristmill.flows.recipe.errors import MAX_FINDINGS, Finding, Origin, RecipeError, limited
 from gristmill.flows.recipe.first_look import of_first_records, unread_urls
-from gristmill.flows.recipe.given_files import check_tokenizer_file, initial_folder, tasks_folder
+from gristmill.flows.recipe.given_files import check_tokenizer_file, training_problems
 from gristmill.flows.recipe.recipe import Recipe, read, validated
 from gristmill.flows.recipe.remarks import remarks_of
 from gristmill.flows.recipe.shortages import is_remote_short, shortages
 from gristmill.flows.recipe.steps import BUILT_IN
-from gristmill.flows.recipe.trunk import is_branch, trained_tokens, trunk_problem
+from gristmill.flows.recipe.trunk import trained_tokens
 from gristmill.flows.recipe.variants import texts_alone
 from gristmill.storage import files
 from gristmill.storage.address import FOLDER
@@ -42,9 +42,6 @@ from gristmill.tasks.reading.formats.own import Own
 from gristmill.tasks.reading.formats.source import Inspection
 from gristmill.tasks.reading.sources import Source
 from gristmill.tasks.url.lists import list_problems
-from gristmill.training.evaluate.tasks import read_tasks
-from gristmill.training.hub.weight_files import check_fits
-from gristmill.training.layout.limits import PARALLEL, few_micro_batches, undivided_vocabulary
 
 log = logging.getLogger(__name__)
 
@@ -92,37 +89,6 @@ def evaluation_problems(recipe: Recipe, settings: MachineSettings, deep: bool) -
     for source in texts_alone(recipe, settings.placed(recipe).evaluation).sources if recipe.evaluation else ():
         for _, what in source.inspect(deep).problems:
             yield ("evaluation", source.name), what
-
-
-def training_problems(recipe: Recipe, settings: MachineSettings) -> Iterator[Problem]:
-    """What is wrong with the tokenizer's file, the weights that a training begins with, its tasks, and how the number
-    of processes divides the model."""
-    if processes := settings.training_processes * settings.nodes.count:
-        try:
-            recipe.training.parallel.shards(processes)
-        except ValueError as error:
-            yield PARALLEL, f"{error}".removeprefix("training.parallel")
-        else:
-            yield from few_micro_batches(recipe.training, processes)
-    try:
-        size = check_tokenizer_file(settings, recipe) or recipe.tokenizer.vocab_size
-        yield from undivided_vocabulary(size, recipe.training.parallel)
-    except (OSError, ValueError) as error:
-        yield ("tokenizer", "path"), f"{error}".removeprefix("tokenizer.path ")
-    if is_branch(settings, recipe) and (problem := trunk_problem(settings, recipe)):
-        yield ("training", "init_from"), f"is {recipe.training.init_from}: {problem}"
-    try:
-        folder = initial_folder(settings, recipe)
-        if folder is not None:
-            check_fits(folder, recipe.model)
-    except (OSError, ValueError, KeyError) as error:
-        yield ("training", "init_from"), f"{error}".removeprefix("training.init_from ")
-    try:
-        tasks = tasks_folder(settings, recipe)
-        if tasks is not None:
-            read_tasks(tasks)
-    except (OSError, ValueError) as error:
-        yield ("training", "eval_tasks"), f"{error}".removeprefix("training.eval_tasks ")
 
 
 def home_problems(settings: MachineSettings) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """Files and folders that a recipe names: first weights, tasks, a tokenizer."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -7,9 +8,12 @@ import wrapt
 
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe
-from gristmill.flows.recipe.trunk import is_branch
+from gristmill.flows.recipe.trunk import is_branch, trunk_problem
+from gristmill.tasks.documents.step import Problem
 from gristmill.training.denoisers import missing_tokens
-from gristmill.training.hub.weight_files import TOKENIZERS, tokenizer_file, weight_files
+from gristmill.training.evaluate.tasks import read_tasks
+from gristmill.training.hub.weight_files import TOKENIZERS, check_fits, tokenizer_file, weight_files
+from gristmill.training.layout.limits import PARALLEL, few_micro_batches, undivided_vocabulary
 
 if TYPE_CHECKING:
     from gristmill.storage import fingerprint as fingerprints
@@ -107,3 +111,34 @@ def tried(path: Path, end_of_text: str | None) -> "trials.Tried":
     """What a tokenizer's file holds, and what it does to a few texts. Raises as
     `gristmill.tasks.tokens.trial.tried`."""
     return trials.tried(path.read_bytes(), f"{path}", end_of_text)
+
+
+def training_problems(recipe: Recipe, settings: MachineSettings) -> Iterator[Problem]:
+    """What is wrong with the tokenizer's file, the weights that a training begins with, its tasks, and how the number
+    of processes divides the model."""
+    if processes := settings.training_processes * settings.nodes.count:
+        try:
+            recipe.training.parallel.shards(processes)
+        except ValueError as error:
+            yield PARALLEL, f"{error}".removeprefix("training.parallel")
+        else:
+            yield from few_micro_batches(recipe.training, processes)
+    try:
+        size = check_tokenizer_file(settings, recipe) or recipe.tokenizer.vocab_size
+        yield from undivided_vocabulary(size, recipe.training.parallel)
+    except (OSError, ValueError) as error:
+        yield ("tokenizer", "path"), f"{error}".removeprefix("tokenizer.path ")
+    if is_branch(settings, recipe) and (problem := trunk_problem(settings, recipe)):
+        yield ("training", "init_from"), f"is {recipe.training.init_from}: {problem}"
+    try:
+        folder = initial_folder(settings, recipe)
+        if folder is not None:
+            check_fits(folder, recipe.model)
+    except (OSError, ValueError, KeyError) as error:
+        yield ("training", "init_from"), f"{error}".removeprefix("training.init_from ")
+    try:
+        tasks = tasks_folder(settings, recipe)
+        if tasks is not None:
+            read_tasks(tasks)
+    except (OSError, ValueError) as error:
+        yield ("training", "eval_tasks"), f"{error}".removeprefix("training.eval_tasks ")
