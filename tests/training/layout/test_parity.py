@@ -29,9 +29,9 @@ multiprocessing.get_context("forkserver").set_forkserver_preload(["tests.trainin
 VOCABULARY = 102  # of which two processes have 51 rows each, an odd number
 LENGTH = 16
 BATCH = 8
-CLIP = 1.1  # of norms of which some are larger
+CLIP = 1.25  # of norms of which some are larger
 NAMES = {"run": "parity"}
-POISONED = 10  # the step whose update is an outlier
+POISONED = 9  # the step whose update is an outlier
 BLOCKS = {
     "llama": ModelConfig(dim=32, layers=4, heads=4, kv_heads=2, seq_len=LENGTH, tie_embeddings=False),
     "nanochat": ModelConfig(
@@ -188,8 +188,11 @@ def check(ranks: list[dict], truth: dict, tolerance: float, folder: Path, config
     return worst
 
 
-def check_matrix(layouts: dict, block: str, optimizer: str, count: int, tolerance: float, tmp_path: Path) -> None:
-    """All layouts from equal weights, and from the checkpoint of each of them in each other and in one process."""
+def check_matrix(
+    layouts: dict, block: str, optimizer: str, count: int, tolerance: float, tmp_path: Path, all_ways: bool = False
+) -> None:
+    """All layouts from equal weights; and from the checkpoint of another one, or of each other one, and in one process
+    from each."""
     config, steps = BLOCKS[block], range(count)
 
     def job(name: str, part: range, start: Path | None) -> tuple:
@@ -209,9 +212,15 @@ def check_matrix(layouts: dict, block: str, optimizer: str, count: int, toleranc
         worst = check(ranks, truth, tolerance, tmp_path, config)
         print(f"| {name} | " + " | ".join(f"{value:.1e}" for value in worst.values()) + " |", flush=True)
     starts = {name: tmp_path / "saved" / name / f"step-{saved + 1:08}" for name in (ALONE, *layouts)}
-    rest = range(saved + 1, min(saved + 4, count))
+    rest = range(saved + 1, saved + 3)
     expected = [step[:3] for step in truth["steps"][rest.start : rest.stop]]
-    ways = {f"{a} to {b}": job(b, rest, starts[a]) for a in starts for b in layouts if a != b}
+    before = dict(zip(layouts, [*list(layouts)[1:], ALONE], strict=True))
+    ways = {
+        f"{a} to {b}": job(b, rest, starts[a])
+        for a in starts
+        for b in layouts
+        if a == before[b] or (all_ways and a != b)
+    }
     resumed = run_ranks(tmp_path / "resumed", ways)
     for name, start in starts.items():
         part = alone(block, training_of(optimizer, count, {}), rest, start, tmp_path / "saved" / "again")
@@ -229,14 +238,16 @@ def check_matrix(layouts: dict, block: str, optimizer: str, count: int, toleranc
     ],
 )
 def test_layouts_learn_what_one_process_learns(block, optimizer, names, tmp_path):
-    check_matrix({name: LAYOUTS[name] for name in names}, block, optimizer, 14, 1e-5, tmp_path)
+    check_matrix({name: LAYOUTS[name] for name in names}, block, optimizer, 11, 1e-5, tmp_path)
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(7200)
 @pytest.mark.parametrize("block", BLOCKS)
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_every_layout_learns_what_one_process_learns(block, optimizer, tmp_path):
-    check_matrix(LAYOUTS, block, optimizer, 50, 1e-5, tmp_path)
+    all_ways = (block, optimizer) == ("nanochat", "muon")
+    check_matrix(LAYOUTS, block, optimizer, 50, 1e-5, tmp_path, all_ways)
 
 
 def test_processes_that_a_layout_does_not_divide(tmp_path):
