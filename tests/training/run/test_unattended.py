@@ -66,7 +66,7 @@ def test_one_machine(kind, number, undisturbed, make_run, tmp_path):
 
     def disturb(line: str) -> None:
         lines.append(line)
-        if line.startswith("step 13/") and not any("restart" in each for each in lines):
+        if line.startswith("step 14/") and not any("restart" in each for each in lines):
             child(os.getpid(), kind).send_signal(number)
             if (kind, number) == ("agent", signal.SIGSTOP):  # training would go on without it, to its end
                 child(os.getpid(), "rank").send_signal(signal.SIGSTOP)
@@ -87,7 +87,7 @@ def test_a_run_that_hangs_too_often_ends_with_a_sentence(make_run, tmp_path):
     run = make_run(tmp_path, training=SETTINGS)
 
     def disturb(line: str) -> None:
-        if line.startswith("step 13/"):
+        if line.startswith("step 14/"):
             child(os.getpid(), "rank").send_signal(signal.SIGSTOP)
 
     assert started(run, 2, disturb, limits=Limits(HANG, 600)) == HUNG
@@ -139,7 +139,7 @@ def test_two_machines(what, own_disks, undisturbed, make_run, tmp_path):
         checked_json.write(str(run.out / "run.json"), run.model_dump(mode="json"))
     machines = Machines([run.out for run in runs])
     try:
-        machines.wait_for("step 13/")
+        machines.wait_for("step 14/")
         if what == "stopped rank":
             child(machines.nodes[1].pid, "rank").send_signal(signal.SIGSTOP)
         elif what == "killed rank":
