@@ -20,7 +20,8 @@ from gristmill.storage.printable import redact_url
 from gristmill.tasks.documents.step import Settings
 from gristmill.training.checkpoint.keeping import stored
 from gristmill.training.config import CHECKPOINTS, TrainingConfig
-from gristmill.training.start import offset_of, unlike_trunk
+from gristmill.training.start import offset_of
+from gristmill.training.trunk import unlike_trunk
 
 KEY = "training.init_from"
 _POINT = re.compile(r"(.+)@(?:step-(\d+)|last)")

@@ -3,7 +3,7 @@
 A branch begins where its recipe says (`gristmill.flows.recipe.trunk`). A recipe that was trained with fewer steps, and
 whose learning rate is the same up to a checkpoint, goes on from that checkpoint: the model is the same, to the bit, as
 if all steps were taken again, so its key does not know of it. This is so only if the mixture for more steps begins with
-the samples that were read, by `gristmill.training.start.read_digest`, and nothing else that decides a step differs.
+the samples that were read, by `gristmill.training.trunk.read_digest`, and nothing else that decides a step differs.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,8 @@ from gristmill.tasks.engine.spec import StageSpec
 from gristmill.training.checkpoint.keeping import COMMIT, folder_name, stored
 from gristmill.training.config import CHECKPOINTS, TrainingConfig
 from gristmill.training.run.tracking import METRICS, TIMING
-from gristmill.training.start import Start, offset_of, read_digest, same_rates
+from gristmill.training.start import Start, offset_of
+from gristmill.training.trunk import read_digest, same_rates
 
 # Of the settings of training, what a shorter run may have had otherwise: the length and shape of the schedule, whose
 # rates are compared step by step, what is kept, and what is done after the last step.

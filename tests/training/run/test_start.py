@@ -16,7 +16,8 @@ from gristmill.training.checkpoint.reader import METADATA
 from gristmill.training.config import RunConfig
 from gristmill.training.run.loop import train
 from gristmill.training.run.record import Record
-from gristmill.training.start import Start, offset_of, read_digest, same_rates
+from gristmill.training.start import Start, offset_of
+from gristmill.training.trunk import read_digest, same_rates
 from tests.training.run.test_launch import metrics
 
 WSD = {"schedule": "wsd", "decay_ratio": 0.25, "steps": 24, "checkpoint_every": 5, "eval_every": 12, "sample_tokens": 0}
