@@ -233,7 +233,7 @@ def check_matrix(
     "block, optimizer, names",
     [
         ("llama", "adamw", ("context 2", "tensor 2")),
-        ("nanochat", "muon", ("pipeline 2", "pipeline 2, tensor 2")),
+        ("nanochat", "muon", ("pipeline 2, interleave 2", "pipeline 4", "pipeline 2, tensor 2")),
     ],
 )
 def test_layouts_learn_what_one_process_learns(block, optimizer, names, tmp_path):
