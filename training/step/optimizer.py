@@ -223,15 +223,17 @@ def learning_rate(tokens: int, total: int, training: TrainingConfig, warmup: flo
 
 @dataclass(frozen=True)
 class Optimizers:
-    """AdamW, and Muon for the matrices of the blocks if the run has it."""
+    """AdamW, and Muon for the matrices of the blocks if the run has it. Without AdamW where a stage of a pipeline has
+    nothing else."""
 
-    adamw: torch.optim.AdamW
+    adamw: torch.optim.AdamW | None
     muon: Muon | None
 
     def state(self, parameter: torch.Tensor) -> dict[str, torch.Tensor]:
         """The tensors that are kept for a parameter, by name."""
         if self.muon and parameter in self.muon.state:
             return self.muon.state[parameter]
+        assert self.adamw is not None, "each parameter has one of the two"
         return self.adamw.state[parameter]
 
     def step(self, learning_rate: float, divisor: torch.Tensor, skip: torch.Tensor) -> None:
@@ -241,13 +243,14 @@ class Optimizers:
         Both are tensors without dimensions on the device: the host does not wait for them. A skipped update leaves
         weights and AdamW's state as they are, to the bit; Muon's momentum begins anew.
         """
-        # what torch's own loss scaling hands to the fused kernel: AdamW's `step` reads these two names
-        self.adamw.grad_scale = divisor  # type: ignore[attr-defined]
-        self.adamw.found_inf = skip.float()  # type: ignore[attr-defined]
-        for group in self.adamw.param_groups:
-            group["lr"] = learning_rate * group["lr_multiplier"]
-        self.adamw.step()
-        self.adamw.zero_grad(set_to_none=True)
+        if self.adamw:
+            # what torch's own loss scaling hands to the fused kernel: AdamW's `step` reads these two names
+            self.adamw.grad_scale = divisor  # type: ignore[attr-defined]
+            self.adamw.found_inf = skip.float()  # type: ignore[attr-defined]
+            for group in self.adamw.param_groups:
+                group["lr"] = learning_rate * group["lr_multiplier"]
+            self.adamw.step()
+            self.adamw.zero_grad(set_to_none=True)
         if self.muon:
             self.muon.step(learning_rate, divisor, skip)
 
@@ -261,27 +264,25 @@ def optimizers(model: Decoder, training: TrainingConfig) -> Optimizers:
     the first step: a checkpoint is loaded into tensors that exist, and memory does not jump after the first step.
     """
     groups = parameter_groups(model, training)
-    adamw = torch.optim.AdamW(
-        [
-            {
-                "params": list(group.parameters.values()),
-                "lr_multiplier": group.treatment.lr_multiplier,
-                "weight_decay": group.treatment.weight_decay,
-                "eps": group.treatment.eps,
-            }
-            for group in groups
-            if group.treatment.optimizer == "adamw"
-        ],
-        lr=training.rates.matrices,
-        betas=training.betas,
-        fused=True,
-    )
-    for parameter in (p for group in adamw.param_groups for p in group["params"]):
-        adamw.state[parameter] = {
-            "step": torch.zeros((), dtype=torch.float32, device=parameter.device),
-            "exp_avg": torch.zeros_like(parameter),
-            "exp_avg_sq": torch.zeros_like(parameter),
+    vectors = [
+        {
+            "params": list(group.parameters.values()),
+            "lr_multiplier": group.treatment.lr_multiplier,
+            "weight_decay": group.treatment.weight_decay,
+            "eps": group.treatment.eps,
         }
+        for group in groups
+        if group.treatment.optimizer == "adamw"
+    ]
+    adamw = None
+    if vectors:
+        adamw = torch.optim.AdamW(vectors, lr=training.rates.matrices, betas=training.betas, fused=True)
+        for parameter in (p for group in adamw.param_groups for p in group["params"]):
+            adamw.state[parameter] = {
+                "step": torch.zeros((), dtype=torch.float32, device=parameter.device),
+                "exp_avg": torch.zeros_like(parameter),
+                "exp_avg_sq": torch.zeros_like(parameter),
+            }
     matrices: list[dict[str, Any]] = [
         {
             "params": list(group.parameters.values()),
