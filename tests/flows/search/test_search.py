@@ -9,8 +9,10 @@ from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
+import torch
 from pydantic_core import to_json
 from typer.testing import CliRunner
 
@@ -34,6 +36,7 @@ from gristmill.tasks.engine.shared import dumps
 from gristmill.tasks.kernels.scan import scan
 from gristmill.tasks.search import look_ups
 from gristmill.tasks.search.look_ups import Portion, longest_matches
+from gristmill.training.hub.weights import open_model
 from tests.corpora import context
 from tests.planted.text import pydoc_paragraphs
 
@@ -276,6 +279,23 @@ def test_a_batch_is_that_of_the_training(undisturbed, recipe, tmp_path):
             assert each.row["url"]
     with pytest.raises(IndexError, match=f"has the steps 1 to {source.steps}"):
         batch_of(str(target), source.steps + 1, settings)
+    said: list[str] = []
+    found = batch_of(str(target), source.steps, settings, losses=True, say=said.append)
+    assert found.replay is not None and found.replay.checkpoint == source.steps // 2  # the middle one
+    assert "without training" in said[0]
+    added = [(each.loss - found.replay.level) * each.tokens for each in found.documents if each.loss is not None]
+    assert added == sorted(added, reverse=True) and len(added) == len(found.documents)
+    # by hand: the windows of the batch through the checkpoint's weights
+    weights = open_model(Path(run["out"]) / "checkpoints" / f"step-{source.steps // 2:08d}").load()
+    read, labels = (
+        torch.from_numpy(np.array([getattr(source[at], name) for at in found.samples]))
+        for name in ("input_ids", "labels")
+    )
+    with torch.no_grad():
+        expected = torch.nn.functional.cross_entropy(weights(read).flatten(0, 1), labels.flatten()).item()
+    assert found.replay.loss == pytest.approx(expected, rel=1e-5)
+    with pytest.raises(ValueError, match="no checkpoint before step 2 is left of small, which has .* steps 6, 12"):
+        batch_of(str(target), 2, settings, losses=True)
 
 
 def test_copies_are_counted_in_every_shard(index):
