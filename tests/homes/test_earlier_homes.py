@@ -62,7 +62,7 @@ def test_what_has_changed_is_made_again_and_said_beforehand(unpacked, monkeypatc
     before = manifests(unpacked)
     remade = would_make(load("recipe.yaml"), MachineSettings())
     certain = {stage_of(one.label): one.why for one in remade.certain}
-    assert certain.keys() <= {"documents", "model"}, "what training makes has another version, too"
+    assert certain.keys() <= {"documents", "mixture", "model"}, "mixtures and models have another version, too"
     assert f"its step gopher_quality was {version_of(before, 'gopher_quality')}, is 99" in certain["documents"]
     list(curate(context(str(unpacked / "home")), load("recipe.yaml")))
     after = manifests(unpacked)
