@@ -231,7 +231,7 @@ def test_nodes_of_other_settings_do_not_train_together(make_run, tmp_path):
     runs = [make_run(tmp_path / str(rank), store=store, training={"seed": rank}) for rank in range(2)]
     assert all(code not in (0, STOPPED, KILLED) for code in of_nodes(runs))
     said = (runs[0].out / "0.txt").read_text()
-    assert "rank 1 has another training.seed than rank 0: end the run, and start it on all machines again" in said
+    assert "rank 1 has a different training.seed than rank 0: end the run, and start it on all machines again" in said
     assert not keeping.stored(store)
 
 
