@@ -85,11 +85,11 @@ class MachineSettings(BaseSettings):
     training_restarts: int = Field(
         3, ge=0, description="number of times within an hour that a training starts again by itself"
     )
-    training_hang_seconds: float = Field(
-        120.0, gt=0, description="seconds without a finished step after which a training process counts as hanging"
+    training_hang_seconds: int = Field(
+        120, gt=0, description="seconds without a finished step after which a training process counts as hanging"
     )
-    training_slow_seconds: float = Field(
-        3600.0,
+    training_slow_seconds: int = Field(
+        3600,
         gt=0,
         description="the same for the start with its first step, an evaluation, a checkpoint and the end of a training",
     )
@@ -111,7 +111,7 @@ class MachineSettings(BaseSettings):
         (), description="modules and packages of custom steps, engines and readers, separated by commas"
     )
     own_seconds: float = Field(
-        3600.0,
+        3600,
         gt=0,
         description="time limit of one call of a custom step, reader or filter, in seconds",
     )

@@ -144,7 +144,7 @@ class DamagedCheckpointError(ValueError):
 
     def __init__(self, path: str, name: str) -> None:
         self.path, self.reason = path, f"{files.join(path, name)} is not what was written"
-        super().__init__(f"{self.reason}; restore it, or remove the checkpoint {path} and run again without it")
+        super().__init__(f"{self.reason}; remove the checkpoint {path} and run again without it, or restore the file")
 
 
 def damaged(path: Path | str, name: str) -> DamagedCheckpointError:

@@ -40,8 +40,8 @@ class Limits:
     """Seconds without a heartbeat after which a rank hangs. `hang`: in a step, and of a process that is stopped;
     `slow`: before the first steps are done, and in an evaluation, a checkpoint, a rollback and the end."""
 
-    hang: float = 120.0
-    slow: float = 3600.0
+    hang: int = 120
+    slow: int = 3600
 
 
 @dataclass

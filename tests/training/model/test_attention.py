@@ -10,6 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 from gristmill.training.decoder import KEPT, Block, document_blocks, document_mask, rotary
+from gristmill.training.layout.context import UNDIVIDED
 from gristmill.training.model_config import ModelConfig
 
 SIDE = 128  # of a block of flex attention
@@ -56,7 +57,7 @@ def test_what_is_kept():
 @pytest.mark.parametrize("recompute", AFTER)
 def test_products_and_attention_are_not_computed_again(recompute):
     config = ModelConfig(dim=32, layers=1, heads=4, seq_len=16)
-    block = Block(config, causal=True)
+    block = Block(config, True, UNDIVIDED)
     block.recompute = recompute
     x = torch.randn(2, 16, 32, requires_grad=True)
     found = block(x, *rotary(16, config.head_dim, 1e4, x.device), None)
