@@ -84,7 +84,7 @@ class Trained:
         places = ModelPlaces(
             mixture=f"{self.data.mixture.folder}/mixture.json", out=folder, folder=folder, processes=1,
             nodes=launch.ALONE, tracking_uri="", run_id="none", init_from="", init_digests={}, eval_tasks="",
-            max_rollbacks=3, engine="gristmill", parallel={}, python="", start=self.begins.start,
+            max_rollbacks=3, parallel={}, restarts=0, limits=launch.DEFAULT_LIMITS, start=self.begins.start,
             lines=self.begins.lines, note=self.begins.note,
         )  # fmt: skip
         stage = self.run.build(model_spec(self.settings, self.recipe, self.data, lambda: places))
