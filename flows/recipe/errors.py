@@ -159,13 +159,8 @@ def _unknown_key(model: type[BaseModel], data: Any, path: KeyPath) -> str:
 
 
 # What to do about keys that an earlier release had.
-_REMOVED = {
-    (
-        "training",
-        "engine",
-    ): "remove it: `training.parallel` now divides a model without OLMo-core, in the same ways and "
-    "from the same checkpoints",
-}
+_ENGINE = "remove it: `training.parallel` now divides a model without OLMo-core, and reads the same checkpoints"
+_REMOVED: dict[KeyPath, str] = {("training", "engine"): _ENGINE}
 
 
 def _elsewhere(model: type[BaseModel], path: KeyPath) -> str:

@@ -84,9 +84,8 @@ class ModelPlaces:
     `tracking_uri`, `run_id`: those of MLflow; `init_from`, `init_digests`: the folder of the first weights, or empty,
     and their digests; `eval_tasks`: the folder of tasks, or empty; `max_rollbacks`: the guard's budget; `parallel`: how
     the processes divide the model, which changes only rounding, too; `restarts`, `limits`: how often within an hour it
-    starts again by itself, and when a process hangs;
-    `start`: a `gristmill.training.start.Start` as JSON, or nothing; `lines`: by name the addresses of metrics of the
-    steps before it; `note`: a sentence about both."""
+    starts again by itself, and when a process hangs; `start`: a `gristmill.training.start.Start` as JSON, or nothing;
+    `lines`: by name the addresses of metrics of the steps before it; `note`: a sentence about both."""
 
     mixture: str
     out: str

@@ -115,7 +115,7 @@ def _of_shorter(settings: MachineSettings, recipe: Recipe, data: Data, spec: Sta
     start = Start(**checkpoint, step=step, offset=0, same_data=True)
     lines = {name: files.join(stage, name) for name in (METRICS, TIMING)}
     note = (
-        f"going on from step {step:,} of {label}: its steps up to there are those of this training, so only "
+        f"going on from step {step:,} of {label}: this training has the same steps up to there, so only "
         f"{recipe.training.steps - step:,} of {recipe.training.steps:,} are trained"
     )
     return Beginning(start.model_dump(mode="json"), lines, note)

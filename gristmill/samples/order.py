@@ -299,7 +299,7 @@ class Order:
         if step == 0 or len(self.schedule.firsts) == 1:
             return False
         ends = (self.samples(batch_number(each, windows)).stop for each in (step - 1, step))
-        before, now = (self.schedule.phase(end - 1) for end in ends)
+        before, now = (self.schedule.phase(end - 1 - self.offset) for end in ends)
         return before != now
 
     def batch(self, number: int, rank: int = 0, world: int = 1) -> np.ndarray:

@@ -173,13 +173,14 @@ def synthetic(folder, phases=()) -> TrainingManifest:
     )  # fmt: skip
 
 
+_SHARES = [(0, tuple(share for _, share, _ in SOURCES)), (240_000, (0.2, 0.5, 0.3)), (360_000, (0.0, 1.0, 0.0))]
+PHASES = tuple(PhaseShares(first=first, shares=shares) for first, shares in _SHARES)
+
+
 @pytest.fixture
 def phased(tmp_path):
     """Three phases: samples 0 to 60,000, to 90,000, and the rest, in which books alone are read."""
-    shares = [share for _, share, _ in SOURCES]
-    phases = [(0, shares), (240_000, (0.2, 0.5, 0.3)), (360_000, (0.0, 1.0, 0.0))]
-    given = tuple(PhaseShares(first=first, shares=tuple(each)) for first, each in phases)
-    return Order(synthetic(tmp_path, given), seq_len=4, batch=7, seed=1)
+    return Order(synthetic(tmp_path, PHASES), seq_len=4, batch=7, seed=1)
 
 
 def test_shares_of_ten_million_positions_are_met_within_a_thousandth(tmp_path):
@@ -214,12 +215,15 @@ def test_each_window_is_read_as_often_as_planned_give_or_take_one(phased):
     assert phased.schedule.counts(samples.stop)[1] == k
 
 
-def test_the_first_batches_of_phases(phased):
+def test_the_first_batches_of_phases(phased, tmp_path):
     """Phases begin with the samples 60,000 and 90,000; batches have 7."""
     begun = [step for step in range(13_000) if phased.begins_phase(step, ())]
     assert begun == [60_000 // 7, 90_000 // 7]
     # 20 batches before them are left out, then those that have the beginning itself
     assert phased.begins_phase(60_000 // 7 - 20, [(0, 20)]) and not phased.begins_phase(60_000 // 7, [(0, 20)])
+    # a branch at step 1,000 reads the mixture from its beginning
+    branch = Order(synthetic(tmp_path, PHASES), seq_len=4, batch=7, seed=1, offset=7_000)
+    assert [step for step in range(1_001, 10_000) if branch.begins_phase(step, ())] == [67_000 // 7]
     around = (60_000 // 7 - 5, 60_000 // 7 + 5)
     assert [step for step in range(9_000) if phased.begins_phase(step, [around])] == [around[0]]
 
