@@ -128,7 +128,7 @@ def test_a_damaged_part_in_the_store_is_refused(make_run, tmp_path):
         check_loaded(world, store, 1)
         (store.folder / "step-00000001" / "__0_0.distcp").unlink()
         name = f"{address}/step-00000001/__0_0.distcp"
-        with pytest.raises(ValueError, match=f"{name} is not what was written; restore it"):
+        with pytest.raises(ValueError, match=f"{name} is not what was written; remove the checkpoint"):
             store.without_damaged(lambda: check_loaded(world, store, 1))
         assert keeping.stored(address) == {1}, "there is no other"
         files.remove(f"{address}/step-00000001/{COMMIT}")

@@ -2,9 +2,11 @@
 
 import json
 from collections import defaultdict
+from pathlib import Path
 
 import numpy as np
 import pytest
+import sentencepiece
 import torch
 
 from gristmill.samples.order import Order
@@ -15,9 +17,10 @@ from gristmill.training.hub.weights import load_model
 from gristmill.training.run.loop import train
 from gristmill.training.step.guard import EVENTS, read_events
 from gristmill.training.world import processes
+from tests.training.conftest import documents
 
 SHORT = {"steps": 100, "eval_every": 100, "checkpoint_every": 20, "sample_tokens": 0, "keep_checkpoints": 3}
-FIRST_BAD = 62  # batch
+FIRST_BAD, END_BAD = 62, 70  # batches
 
 
 def test_losses_by_document_add_up_to_those_of_the_tokens(run_small):
@@ -54,27 +57,38 @@ def test_losses_by_document_add_up_to_those_of_the_tokens(run_small):
 
 @pytest.fixture(scope="module")
 def spoilt(corpus, tmp_path_factory):
-    """The mixture, of which a source with documents of drawn tokens is half from a batch on."""
+    """The mixture with a third source, half of it, in which the windows of eight batches are drawn tokens."""
     folder = tmp_path_factory.mktemp("spoilt")
     mixture = checked_json.read(str(corpus))
     for part in (*mixture["sources"], *mixture["heldout"]):
         for shard in part["shards"]:
             shard["path"] = str(corpus.parent / shard["path"])
     mixture["tokenizer"]["path"] = str(corpus.parent / mixture["tokenizer"]["path"])
-    draw = np.random.default_rng(0)
-    texts = [draw.integers(10, mixture["vocab_size"], draw.integers(20, 60)) for _ in range(300)]
-    ids = np.concatenate([[*text, mixture["end_of_text"]] for text in texts]).astype("<u2")
-    ids.tofile(folder / "bad.bin")
-    shard = {"path": "bad.bin", "tokens": len(ids), "digest": files.checksum(str(folder / "bad.bin"))}
-    bad = {"name": "bad", "share": 0.1, "tokens": len(ids), "epochs": 4, "shards": [shard]}
-    for source, share in zip(mixture["sources"], (0.6, 0.3), strict=True):
+    pieces = sentencepiece.SentencePieceProcessor(model_file=mixture["tokenizer"]["path"])
+    ids = np.concatenate([[*pieces.encode(text), pieces.eos_id()] for text in documents(9, 600)]).astype("<u2")
+    bad = {"name": "bad", "share": 0.5, "tokens": len(ids), "epochs": 4}
+    for source, share in zip(mixture["sources"], (0.3, 0.2), strict=True):
         source["share"] = share
     mixture["sources"].append(bad)
-    firsts = (0, FIRST_BAD * 7 * 32)
-    shares = ((0.7, 0.3, 0.0), (0.3, 0.2, 0.5))
-    mixture["phases"] = [{"first": first, "shares": each} for first, each in zip(firsts, shares, strict=True)]
-    checked_json.write(str(folder / "mixture.json"), mixture)
-    return folder / "mixture.json"
+
+    def write() -> Path:
+        ids.tofile(folder / "bad.bin")
+        digest = files.checksum(str(folder / "bad.bin"))
+        bad["shards"] = [{"path": "bad.bin", "tokens": len(ids), "digest": digest}]
+        checked_json.write(str(folder / "mixture.json"), mixture)
+        return folder / "mixture.json"
+
+    order = Order(load_training_manifest(write()), seq_len=32, batch=7, seed=0)
+    draw = np.random.default_rng(0)
+    for window in windows_of_bad(order, FIRST_BAD, END_BAD):
+        ids[window * 32 + 1 : window * 32 + 33] = draw.integers(10, mixture["vocab_size"], 32)
+    return write()
+
+
+def windows_of_bad(order: Order, first: int, end: int) -> list[int]:
+    """The windows of the source `bad` that the batches read."""
+    found = order.windows_of(order.samples(first, end))
+    return [window for source, _, window in found if order.sources[source].name == "bad"]
 
 
 def test_the_guard_names_the_planted_documents(spoilt, make_run, tmp_path):
@@ -83,21 +97,18 @@ def test_the_guard_names_the_planted_documents(spoilt, make_run, tmp_path):
     with pytest.raises(FloatingPointError, match="the likely cause is the data window"):
         train(run)
     [event] = [event for event in read_events(tmp_path / EVENTS) if event.what == "stop"]
-    assert FIRST_BAD <= event.began - 1 <= FIRST_BAD + 8
+    assert FIRST_BAD <= event.began - 1 <= FIRST_BAD + 2
     report = json.loads((tmp_path / "guard.json").read_text())
     assert report["events"][-1]["documents"] == [each.model_dump() for each in event.documents]
-    named = {(each.shard, each.token) for each in event.documents}
-    # what the batches of the spike read of the source that was planted, by counting the ends of documents
+    named = {(each.shard, each.token) for each in event.documents if each.loss > 6}
+    # the documents in which the planted windows of the spike's batches lie, by counting the ends of documents
     manifest = load_training_manifest(spoilt)
     order = Order(manifest, seq_len=32, batch=7, seed=0)
     ids = np.fromfile(spoilt.parent / "bad.bin", "<u2")
     begins = np.concatenate([[0], np.flatnonzero(ids == manifest.end_of_text) + 1])
     planted: set[tuple[str, int]] = set()
-    for source, _, window in order.windows_of(order.samples(event.began - 1, event.step)):
-        if order.sources[source].name == "bad":
-            touched = range(window * 32 + 1, window * 32 + 33)
-            planted |= {(f"{spoilt.parent.name}/bad.bin", int(begins[begins <= place].max())) for place in touched}
+    for window in windows_of_bad(order, event.began - 1, min(event.step, END_BAD)):
+        planted.add((f"{spoilt.parent.name}/bad.bin", int(begins[begins <= window * 32 + 1].max())))
     assert 10 < len(planted) <= 32
     assert len(named & planted) / len(named) >= 0.95  # precision
     assert len(named & planted) / len(planted) >= 0.9  # recall
-    assert {each.source for each in event.documents if each.loss > 6} == {"bad"}
