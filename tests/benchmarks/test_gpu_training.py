@@ -53,6 +53,7 @@ def write_text(path):
     path.write_text("\n\n".join(documents))
 
 
+@pytest.mark.slow
 def test_the_tiny_size(tmp_path, capsys):
     write_text(tmp_path / "text.txt")
     (tmp_path / "model.py").write_text(PEER)

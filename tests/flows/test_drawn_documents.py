@@ -75,6 +75,7 @@ def drawn_tables(corpus: Corpus) -> list[pa.Table]:
     return [parquet.read_table(path) for path in Parts(folder, corpus.places.shards())]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("values", [fineweb, union])
 def test_they_are_those_of_the_unfiltered_sources(crawl, tmp_path, values, monkeypatch):
     recipe = loaded(values(crawl), crawl)

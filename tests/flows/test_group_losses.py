@@ -182,6 +182,7 @@ NULLS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spread", [0.0, 2.0])
 @pytest.mark.parametrize("usual", [0.1, 0.5, 0.8])
 @pytest.mark.parametrize("null", NULLS)

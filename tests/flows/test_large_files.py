@@ -164,6 +164,7 @@ class Interrupted(Threads):
                 raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 def test_a_run_that_is_stopped_anywhere_gives_the_same(tmp_path, crawl):
     """Also between the first reading of ranges and that of those which are read again."""
     source = {"name": "web", "warc": [crawl], "range_bytes": 7000}

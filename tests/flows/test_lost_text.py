@@ -62,6 +62,7 @@ def removed(home, documents: list[dict], crawl: str = "texts", **more):
     return arriving, left, set(ledger(left.kept, [0, 1])["id"].to_pylist())
 
 
+@pytest.mark.slow
 def test_the_interval_holds_the_truth_in_19_of_20_corpora_and_what_is_shown_is_lost(tmp_path):
     held = 0
     for seed in range(20):

@@ -1,5 +1,7 @@
 """What a run does when its recipe says nothing of the model and the training."""
 
+import pytest
+
 from gristmill.training.config import OWN_RATES, TrainingConfig
 from gristmill.training.decoder import Decoder
 from gristmill.training.model_config import ModelConfig
@@ -18,6 +20,7 @@ def test_each_optimizer_has_a_rate_of_its_own():
     assert TrainingConfig(embedding_rate=2).rates == OWN_RATES["muon"]._replace(embedding=2)
 
 
+@pytest.mark.slow
 def test_the_defaults_learn_from_what_the_first_steps_see(make_run, tmp_path):
     unset = {"optimizer": "muon", "learning_rate": None, "steps": 60}
     by_default = train(make_run(tmp_path / "default", {"qk_norm": True}, unset))

@@ -21,6 +21,7 @@ SHARDS, EACH, TIMES = 200, 50, 1000
 RUN = "from gristmill.flows.cli import main; main()"
 
 
+@pytest.mark.slow
 def test_planted_counts_are_those_of_its_rows(tmp_path):
     recipe = plant(tmp_path, 3, 20, 4)
     opened = open_recipe(recipe, MachineSettings(home=str(tmp_path / "home")))

@@ -152,6 +152,7 @@ def test_one_group_has_the_interval_of_clopper_and_pearson():
         assert weighted([share(agreeing, votes)], [9])[1:] == pytest.approx((truth.low, truth.high))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shares", [(0.9, 0.6, 0.2), (0.98, 0.95, 0.9), (0.5, 0.5, 0.5)])
 def test_the_interval_over_rules_has_its_coverage(shares):
     """Exactly, over all outcomes of the votes, and not by the formula of the interval."""

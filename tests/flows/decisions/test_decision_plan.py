@@ -231,6 +231,7 @@ TINY = {
 }
 
 
+@pytest.mark.slow
 def test_this_machine_is_measured_when_it_is_asked_for_and_then_known(tmp_path):
     proxy, settings = load_proxy(TINY), MachineSettings(home=str(tmp_path), proxy_runs=3)
     assert known(settings, proxy) is None

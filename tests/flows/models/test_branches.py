@@ -127,6 +127,7 @@ def assert_same(one: StageResult, other: StageResult) -> None:
     assert ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
+@pytest.mark.slow
 def test_more_steps_go_on_from_the_peak_as_if_from_scratch(home, recipe, tmp_path):
     folder, trunk = home
     longer = changed(recipe, training={"steps": 36})

@@ -82,6 +82,7 @@ def test_the_formula_is_within_a_tenth_of_the_tracker_and_would_not_be_without_a
         assert replace(found, **{part: 0.0}).total != pytest.approx(truth, rel=ALLOWED), part
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", [1, 4])
 def test_the_update_by_stacked_matrices_is_within_a_tenth_of_the_tracker(ranks, monkeypatch):
     model = ModelConfig(dim=256, layers=4, heads=4, seq_len=16, tie_embeddings=True)

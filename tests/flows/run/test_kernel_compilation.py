@@ -131,6 +131,7 @@ def used(place, *targets):
     return dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(bool(other_installed(["numba"])), reason="wheels are built with numba of constraints.txt")
 def test_an_installation_that_brings_its_kernels_compiles_none(tmp_path):
     one, two, changed = (tmp_path / name for name in ("one", "another/two", "changed"))

@@ -92,6 +92,7 @@ with server.show(settings, pages, {}):
 """
 
 
+@pytest.mark.slow
 def test_a_run_beside_the_pages_uses_their_server_and_none_that_has_ended(tmp_path, monkeypatch):
     done = script(tmp_path, SHOWN)
     assert done.stdout == "True\n", done.stderr

@@ -85,6 +85,7 @@ def test_the_tokenizer_of_the_search_is_the_one_of_no_text():
     assert train_byte_bpe(iter(()), 257, ()) == (BYTE_TOKENIZER.read_bytes(), 257)
 
 
+@pytest.mark.slow
 def test_a_corpus_of_one_document_is_searched(tmp_path, monkeypatch):
     monkeypatch.setenv("GRISTMILL_HOME", str(tmp_path / "home"))
     text = "Die Mühle mahlt. 磨坊磨面粉。 طاحونة 🌾"

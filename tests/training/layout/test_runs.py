@@ -71,6 +71,7 @@ def settings(tmp_path) -> dict:
     return {"model": {"layers": 4}, "training": training, "document_losses": True}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [next(iter(LAYOUTS)), *SLOW])
 def test_a_run_that_is_stopped_goes_on_in_a_layout_and_ends_as_in_one_process(name, settings, make_run, tmp_path):
     alone, run = make_run(tmp_path / "alone", **settings), make_run(tmp_path / "run", **settings)
@@ -100,6 +101,7 @@ def test_a_run_that_is_stopped_goes_on_in_a_layout_and_ends_as_in_one_process(na
     assert all(torch.allclose(weights[0][key], each, atol=2e-4) for key, each in weights[1].items())
 
 
+@pytest.mark.slow
 def test_a_layout_that_cannot_be_trained_ends_with_a_sentence(settings, make_run, tmp_path):
     run = make_run(tmp_path / "run", **settings | {"training": {**settings["training"], "micro_batch": 8}})
     with pytest.raises(AssertionError):

@@ -57,6 +57,7 @@ def two(make_run, tmp_path_factory):
     return run
 
 
+@pytest.mark.slow
 def test_two_processes_train_like_one(two, run_small):
     ours, alone = metrics(two.out), metrics(run_small.out)
     # Rounding grows from step to step: the first ones show that nothing else differs. The norm is a sum over all
@@ -120,6 +121,7 @@ def test_a_checkpoint_moves_from_two_processes_to_one(two, make_run, tmp_path):
     assert_close(ours, expected, 1e-4)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_the_default_optimizer_moves_from_two_processes_to_one(make_run, tmp_path):
     muon = ({"qk_norm": True}, FEW | {"optimizer": "muon"})
     whole = make_run(tmp_path / "two", *muon)

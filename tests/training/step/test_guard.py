@@ -226,6 +226,7 @@ def assert_same_end(ours: Path, expected: Path) -> None:
     assert decisions(ours) == decisions(expected)
 
 
+@pytest.mark.slow
 def test_a_phase_of_other_data_is_no_spike(make_run, tmp_path, monkeypatch):
     """Batches of one token, of which the model has learned nothing, raise the loss for good: a phase may do that."""
     phase = range(62, 200)

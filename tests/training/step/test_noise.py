@@ -71,6 +71,7 @@ def test_a_step_estimates_what_gradients_of_single_sequences_give(world, micro, 
     assert metrics(tmp_path)[0]["train/noise_scale"] == pytest.approx(noise / signal, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_it_is_within_a_tenth_of_its_definition(make_run, tmp_path):
     """160 windows, one gradient each, and 200 steps on such windows that learn nothing."""
     run = make_run(tmp_path, training={"steps": 3, "warmup_steps": 0, "micro_batch": 1, "sample_tokens": 0})
