@@ -161,6 +161,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
         "compile": (SERVING, "compile", "Compile all kernels, once per machine and version."),
         "automations": (SERVING, "automations", "Write the deployments' automations to a Prefect server."),
         "service": (SERVING, "service", "Write prefect.yaml and docker/, for runs on a schedule."),
+        "worker": (SERVING, "worker", "Run the worker processes of a run on SLURM, in a job array."),
     },
 }
 

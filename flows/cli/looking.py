@@ -1,11 +1,14 @@
 """Commands that look at documents and stages: status, verify, show, columns, lineage, similar."""
 
 import sys
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 import wrapt
+from rich.live import Live
 from rich.progress import Progress
 from rich.text import Text
 from rich.tree import Tree
@@ -21,20 +24,25 @@ from gristmill.storage.home import Verified
 
 if TYPE_CHECKING:
     from gristmill.flows.explore.search import batches
+    from gristmill.flows.machine import home_progress as run_progress
+    from gristmill.flows.machine.home_progress import HomeProgress, SlurmProgress, StageProgress
     from gristmill.flows.reports import columns as described_columns
     from gristmill.flows.reports import dropped, finished, token_lineage
     from gristmill.flows.reports import lineage as record_lineage
     from gristmill.flows.reports import similar as near_duplicates
+    from gristmill.tasks.engine.slurm.meeting import TaskState
 else:
     described_columns = wrapt.lazy_import("gristmill.flows.reports.columns")
     dropped = wrapt.lazy_import("gristmill.flows.reports.dropped")
     finished = wrapt.lazy_import("gristmill.flows.reports.finished")
     record_lineage = wrapt.lazy_import("gristmill.flows.reports.lineage")
+    run_progress = wrapt.lazy_import("gristmill.flows.machine.home_progress")
     near_duplicates = wrapt.lazy_import("gristmill.flows.reports.similar")
     token_lineage = wrapt.lazy_import("gristmill.flows.reports.token_lineage")
     batches = wrapt.lazy_import("gristmill.flows.explore.search.batches")
 
 TEXT_CHARACTERS = 1500  # characters of a text
+_WATCH_SECONDS = 5.0  # between two looks at unfinished runs
 NARROW = 140  # columns: in a narrower terminal each reason has a line of its own, so that --rule can be copied
 
 
@@ -81,17 +89,91 @@ def verified_line(result: Verified) -> str:
     return "\n".join([f"{name}: damaged. Delete {what} and run the recipe again", *wrong])
 
 
+def progress_tables(progress: "HomeProgress", now: float) -> list[Table | str]:
+    """What a person sees of it. `now`: seconds since 1970, by which the age of signs of life is told."""
+    if not progress.runs and not progress.slurm:
+        return ["no run is in progress"]
+    parts: list[Table | str] = []
+    for run in progress.runs:
+        parts += [f"{run.run}  {run.flow or 'run'}, began {run.began} UTC", _stages(run.stages)]
+    for each in progress.slurm:
+        parts += [_driver(each)]
+        if each.tasks:
+            parts.append(_tasks(each.tasks, now))
+        parts += [f"  {_time(event.time)}  {event.text}" for event in each.events]
+    return parts
+
+
+def _stages(stages: "Sequence[StageProgress]") -> Table:
+    rows = []
+    for stage in stages:
+        left = stage.seconds_left
+        cells = (stage.documents, stage.jobs, stage.rate, "" if left is None else run_progress.clock(left))
+        rows.append((stage.stage, stage.state, *cells, stage.basis))
+    return Table(("stage", "state", "#documents", "#done", "#rate", "#left", "estimated from"), rows)
+
+
+def _driver(each: "SlurmProgress") -> str:
+    if each.scheduler is None:
+        return f"SLURM {each.name}: the run is not active; its workers wait"
+    place = each.scheduler
+    restarts = f", restart {place.restarts}" if place.restarts else ""
+    return f"SLURM {each.name}: on {place.host} since {_time(place.began)}{restarts}"
+
+
+def _tasks(tasks: "Sequence[TaskState]", now: float) -> Table:
+    rows = [
+        (
+            str(task.task),
+            task.job,
+            task.host,
+            "lost" if run_progress.is_lost(task, now) else task.state,
+            str(task.processes),
+            str(task.restarts),
+            f"{run_progress.clock(max(now - task.seen, 0.0))} ago",
+        )
+        for task in tasks
+    ]
+    return Table(("#task", "job", "host", "state", "#processes", "#restarts", "last seen"), rows)
+
+
+def _time(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def watch_runs(reader: "run_progress.Reader", as_json: bool) -> None:
+    """Show the progress of runs in a terminal until none is unfinished; print it once elsewhere, and as JSON."""
+    progress, lines = reader.read(), console()
+    if as_json or not sys.stdout.isatty():
+        print_result(progress, progress_tables(progress, time.time()), as_json)
+        return
+    with Live(console=console(), auto_refresh=False, vertical_overflow="visible") as live:
+        while True:
+            with lines.capture() as capture:
+                print_texts(progress_tables(progress, time.time()), lines)
+            live.update(Text.from_ansi(capture.get().rstrip()), refresh=True)
+            if not progress.runs:
+                return
+            time.sleep(_WATCH_SECONDS)
+            progress = reader.read()
+
+
 def status(
     tree: Annotated[bool, typer.Option("--tree", help="tree of the stages of each recipe's last run")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="progress of unfinished runs, until they end")] = False,
     as_json: Json = False,
 ) -> None:
     """Lists stages in order of time, with their state, the recipe whose last run used them, and the rules that dropped
-    most documents.
+    most documents. --watch needs only the home, on any machine.
 
     Examples:
         gristmill home status
-        gristmill home status --tree
+        gristmill home status --watch
     """
+    if watch:
+        settings = MachineSettings()
+        watch_runs(run_progress.Reader(settings.home, settings.slurm.folder), as_json)
+        return
     rows = stages.status(MachineSettings().home)
     trees, remarks = stages.trees(rows), [row.trouble for row in rows if row.trouble]
     if tree:

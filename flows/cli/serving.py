@@ -1,6 +1,8 @@
 """Commands about the machine and its home: settings, checks, automations, kernels and disk space."""
 
+import logging
 import os
+import signal
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,6 +19,7 @@ from gristmill.flows.reports.tables import Table
 from gristmill.flows.run import garbage
 from gristmill.flows.run.doctor import Line, examine
 from gristmill.flows.run.service_files import write
+from gristmill.tasks.engine.slurm import worker as slurm_worker
 
 if TYPE_CHECKING:
     from gristmill.flows.run import automations as prefect_automations
@@ -75,6 +78,7 @@ def settings(as_json: Json = False) -> None:
 
 def service(
     to: Annotated[Path, typer.Option(metavar="FOLDER", help="folder of the files")] = Path("."),
+    slurm: Annotated[bool, typer.Option("--slurm", help="only the job scripts of SLURM")] = False,
 ) -> None:
     """prefect.yaml has the deployments of the flows; docker/ has images, Kubernetes and SLURM. Never overwrites a file
     that differs.
@@ -82,12 +86,40 @@ def service(
     Guide: docs/guides/schedule.md
 
     Examples:
-        gristmill home service
         gristmill home service --to deploy
+        gristmill home service --slurm
     """
     enter = [f"  cd {to}"] if to != Path() else []
+    if slurm:
+        print_texts([*(f"wrote {path}" for path in write(to, "docker/slurm/")), "Next: change the lines with #SBATCH,"])
+        print_texts(["set GRISTMILL_HOME, and run", *enter, "  sbatch docker/slurm/driver.sbatch RECIPE"])
+        return
     print_texts([*(f"wrote {path}" for path in write(to)), "Next: set PREFECT_API_URL, and run", *enter])
     print_texts(["  prefect work-pool create gristmill --type process", "  prefect --no-prompt deploy --all"])
+
+
+def worker(
+    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="folder where run and workers meet")],
+    processes: Annotated[int, typer.Option(min=0, help="number of worker processes; 0: one per CPU of the task")] = 0,
+    gpus: Annotated[int, typer.Option(min=0, help="number of GPUs per worker process")] = 0,
+    wait: Annotated[
+        float, typer.Option(min=0, metavar="SECONDS", help="time to wait for the run, at first and when it is lost")
+    ] = slurm_worker.WAIT_SECONDS,
+) -> None:
+    """Joins the run of the folder, and its next start when it was requeued. Ends with the run. Called by
+    docker/slurm/workers.sbatch, in a job array.
+
+    Guide: docs/guides/slurm.md
+
+    Examples:
+        gristmill home worker FOLDER
+        gristmill home worker FOLDER --processes 1 --gpus 1
+    """
+    logging.basicConfig(format="%(asctime)s %(levelname)-7s %(message)s")
+    logging.getLogger("gristmill").setLevel(logging.INFO)
+    allocation = slurm_worker.Allocation.of_environment(os.environ, processes, gpus)
+    if slurm_worker.work(folder, allocation, wait) == "stopped":
+        raise typer.Exit(128 + signal.SIGTERM)
 
 
 def automations(

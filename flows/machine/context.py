@@ -98,4 +98,5 @@ def workers(settings: MachineSettings) -> AbstractContextManager[Deferred]:
         json_lines=settings.log_format == "json",
         tls=settings.dask_tls,
         home=settings.home,
+        slurm=settings.slurm,
     )

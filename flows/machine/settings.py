@@ -18,12 +18,15 @@ if TYPE_CHECKING:
     from gristmill.storage import files
     from gristmill.tasks.engine import clusters
     from gristmill.tasks.engine.clusters import Tls
+    from gristmill.tasks.engine.slurm import cluster as slurm_cluster
+    from gristmill.tasks.engine.slurm.cluster import SlurmPlace
     from gristmill.training.run import launch, watch
     from gristmill.training.run.launch import Nodes
     from gristmill.training.run.watch import Limits
 else:
     files = wrapt.lazy_import("gristmill.storage.files")
     clusters = wrapt.lazy_import("gristmill.tasks.engine.clusters")
+    slurm_cluster = wrapt.lazy_import("gristmill.tasks.engine.slurm.cluster")
     launch = wrapt.lazy_import("gristmill.training.run.launch")
     watch = wrapt.lazy_import("gristmill.training.run.watch")
 
@@ -48,7 +51,10 @@ class MachineSettings(BaseSettings):
         "`slurm`: a cluster for this run, configured by `cluster`; the last three also train proxy models",
     )
     workers: int = Field(
-        0, ge=0, description="number of worker processes; 0: one per core, but `kubernetes` and `slurm` need a number"
+        0,
+        ge=0,
+        description="number of worker processes; 0: one per core; `kubernetes` needs a number, and so does `slurm`: "
+        "the tasks of its job array, each with several processes",
     )
     memory: int = Field(
         1 << 30,
@@ -64,7 +70,15 @@ class MachineSettings(BaseSettings):
     dask_tls_cert: str = Field("", description="PEM file of the client certificate")
     dask_tls_key: str = Field("", description="PEM file of the client key")
     cluster: str = Field(
-        "", description="YAML file: DaskCluster for `kubernetes`, arguments of SLURMCluster for `slurm`"
+        "", description="YAML file of a DaskCluster for `kubernetes`; job script of the workers for `slurm`"
+    )
+    slurm_folder: str = Field(
+        "",
+        description="folder on a disk that all nodes share, where runs with the executor `slurm` meet their workers; "
+        "default: `slurm` in the home, if the home is a folder",
+    )
+    slurm_interface: str = Field(
+        "", description="network interface that workers of `slurm` reach the run by, such as eth0; default: any"
     )
     mlflow_uri: str = Field(
         "",
@@ -157,7 +171,7 @@ class MachineSettings(BaseSettings):
             )
         return self
 
-    @field_validator("home", "local")
+    @field_validator("home", "local", "slurm_folder")
     @classmethod
     def _absolute(cls, value: str) -> str:
         if scheme := re.match(r"[a-z][a-z0-9]+:/(?!/)", value):
@@ -214,6 +228,12 @@ class MachineSettings(BaseSettings):
     @property
     def dask_tls(self) -> "Tls":
         return clusters.Tls(self.dask_tls_ca, self.dask_tls_cert, self.dask_tls_key)
+
+    @property
+    def slurm(self) -> "SlurmPlace":
+        return slurm_cluster.SlurmPlace(
+            self.slurm_folder or ("" if "://" in self.home else f"{self.home}/slurm"), self.slurm_interface
+        )
 
     @property
     def training_limits(self) -> "Limits":

@@ -290,13 +290,17 @@ def _dask(settings: MachineSettings) -> Iterator[Line]:
 def _cluster(settings: MachineSettings) -> Line:
     """Whether a cluster can be asked for; what it gives is known by the first run."""
     try:
-        clusters.check(settings.executor, settings.workers, settings.dask_address, settings.cluster, settings.dask_tls)
+        clusters.check(
+            *(settings.executor, settings.workers, settings.dask_address, settings.cluster),
+            *(settings.dask_tls, settings.slurm),
+        )
     except (ImportError, OSError, ValueError, extras.MissingExtraError) as error:
         return Line("error", "executor", str(error), "see docker/kubernetes and docker/slurm for examples")
     if settings.executor == "kubernetes" and not all(settings.dask_tls):
         message, _, remedy = clusters.UNPROTECTED.partition("; ")
         return Line("warning", "executor", message, remedy)
-    return Line("ok", "executor", f"{settings.executor}, {settings.workers} workers as in {settings.cluster}")
+    what = "array tasks" if settings.executor == "slurm" else "workers"
+    return Line("ok", "executor", f"{settings.executor}, {settings.workers} {what} as in {settings.cluster}")
 
 
 def _on_worker() -> dict[str, str]:

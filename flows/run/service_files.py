@@ -21,8 +21,9 @@ NAMES = (
     "docker/kubernetes/network-policy.yaml",
     "docker/kubernetes/run.yaml",
     "docker/kubernetes/training.yaml",
-    "docker/slurm/dask.yaml",
+    "docker/slurm/driver.sbatch",
     "docker/slurm/training.sbatch",
+    "docker/slurm/workers.sbatch",
 )
 _CARRIED = Path(__file__).with_name("files")
 
@@ -32,18 +33,20 @@ def source() -> Path:
     return _CARRIED if _CARRIED.is_dir() else Path(__file__).resolve().parents[2]
 
 
-def write(to: Path) -> list[Path]:
-    """Write the files into a folder, with their modes; those that are there with the same content stay. Returns the
-    paths. Raises FileExistsError, and writes nothing, for one that is there and differs."""
-    for name in NAMES:
+def write(to: Path, under: str = "") -> list[Path]:
+    """Write the files into a folder, with their modes; those that are there with the same content stay. `under`: only
+    those whose names begin so. Returns the paths. Raises FileExistsError, and writes nothing, for one that is there and
+    differs."""
+    names = [name for name in NAMES if name.startswith(under)]
+    for name in names:
         there = to / name
         if there.exists() and there.read_bytes() != (source() / name).read_bytes():
             raise FileExistsError(
                 f"{there} already exists and differs from the shipped file: move it away, or choose another folder"
             )
-    for name in NAMES:
+    for name in names:
         original, path = source() / name, to / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(original.read_bytes())
         path.chmod(original.stat().st_mode & 0o755)
-    return [to / name for name in NAMES]
+    return [to / name for name in names]

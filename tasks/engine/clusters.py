@@ -1,29 +1,27 @@
-"""Dask clusters by a word: processes of this machine, a scheduler by its address, pods of Kubernetes, jobs of SLURM.
+"""Dask clusters by a word: processes of this machine, a scheduler by its address, pods of Kubernetes, tasks of SLURM.
 
-What a cluster asks for, images, queues, memory, is in a YAML file in the words of the tool that starts it: a
-DaskCluster of the operator of dask-kubernetes, or what SLURMCluster of dask-jobqueue is called with.
+What a cluster asks for, images, queues, memory, is in a file in the words of the tool that starts it: a DaskCluster of
+the operator of dask-kubernetes, or a job script of SLURM.
 """
 
 import copy
 import logging
 import os
 import re
-import shutil
-import signal
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from multiprocessing import resource_tracker
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import wrapt
 import yaml
 
-from gristmill.storage import leftovers
-from gristmill.tasks.engine import extras
+from gristmill.tasks.engine import dask_processes, extras
+from gristmill.tasks.engine.dask_processes import NO_PAGES, UNWATCHED, interrupts_held
+from gristmill.tasks.engine.slurm import cluster as slurm_cluster
+from gristmill.tasks.engine.slurm.cluster import NOWHERE, SlurmPlace
 
 if TYPE_CHECKING:
     import dask
@@ -31,17 +29,6 @@ if TYPE_CHECKING:
 else:
     dask = wrapt.lazy_import("dask")
     distributed = wrapt.lazy_import("distributed")
-
-# What Dask measures of its own processes for its dashboard, which we do not start: it takes 7% of two cores, and before
-# Python 3.11.9 its profiler can hang a process (python/cpython#106883).
-_UNWATCHED = {
-    "distributed.worker.profile.enabled": False,
-    "distributed.admin.tick.interval": "500ms",
-    "distributed.admin.system-monitor.interval": "2s",
-}
-
-# Dask's pages ask nobody who they are: they show what runs, and a worker's log.
-_NO_PAGES: dict[str, list[str]] = {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
 
 _POLL_SECONDS = 0.5  # between two looks whether a worker has come
 
@@ -57,7 +44,7 @@ class Tls(NamedTuple):
 
     def security(self) -> Any:
         """Dask's Security of these files for client, scheduler and worker; None without files: Dask's own settings."""
-        return _security(*self) if all(self) else None
+        return dask_processes.security(*self) if all(self) else None
 
     def check(self) -> None:
         """Raise ValueError, which names the setting, for a file that lacks or cannot be read."""
@@ -80,23 +67,16 @@ NO_TLS = Tls()
 
 @dataclass(frozen=True)
 class ClusterSettings:
-    """`workers`: how many; `address`: of a scheduler (`tls://host:8786`); `template`: the YAML file of a cluster;
-    `scratch`: a folder for what processes of this machine keep on disk; `tls`: what a cluster of others asks for."""
+    """`workers`: how many, of SLURM tasks of the array; `address`: of a scheduler (`tls://host:8786`); `template`: the
+    YAML file of a cluster, or the job script of SLURM's tasks; `scratch`: a folder for what processes of this machine
+    keep on disk; `tls`: what a cluster of others asks for; `slurm`: where run and tasks meet."""
 
     workers: int
     address: str = ""
     template: str = ""
     scratch: str = ""
     tls: Tls = NO_TLS
-
-
-def _security(ca: str, cert: str, key: str) -> Any:
-    roles = {
-        f"tls_{role}_{what}": path
-        for role in ("client", "scheduler", "worker")
-        for what, path in (("cert", cert), ("key", key))
-    }
-    return distributed.Security(require_encryption=True, tls_ca_file=ca, **roles)
+    slurm: SlurmPlace = NOWHERE
 
 
 def is_open(address: str) -> bool:
@@ -112,8 +92,8 @@ def local(settings: ClusterSettings) -> Any:
     """
     from distributed import LocalCluster, Security  # before `dask.config.set`, which forgets what is set meanwhile
 
-    config = {**_UNWATCHED, **_NO_PAGES, "temporary-directory": settings.scratch}
-    with dask.config.set(config), _interrupts_held():
+    config = {**UNWATCHED, **NO_PAGES, "temporary-directory": settings.scratch}
+    with dask.config.set(config), interrupts_held():
         return LocalCluster(
             n_workers=settings.workers,
             threads_per_worker=1,
@@ -176,50 +156,9 @@ def _kubernetes_tls(security: Any) -> Iterator[None]:
         kubecluster.rpc = networking.rpc = distributed.rpc
 
 
-@contextmanager
-def slurm(settings: ClusterSettings) -> Iterator[Any]:
-    """Jobs of SLURM; the scheduler is in this process, with which they end.
-
-    All talk by TLS with the key of this run, which is in a folder that its user alone may enter and that goes with the
-    run: in `shared_temp_directory` of the template, by default in the current folder, which jobs see, too.
-    """
-    from distributed import Security  # before `dask.config.set`, as above
-
-    start, options = slurm_cluster(), read_template(settings.template)
-    shared = os.path.expanduser(os.path.expandvars(options.get("shared_temp_directory") or "."))
-    options["job_script_prologue"] = [*(options.get("job_script_prologue") or ()), *_WORKERS_WITHOUT_PAGES]
-    options["scheduler_options"] = {**(options.get("scheduler_options") or {}), "dashboard": False}
-    with (
-        leftovers.scratch_folder("tls", shared) as folder,
-        dask.config.set({**_UNWATCHED, **_NO_PAGES}),
-    ):
-        cert, key = folder / "cert.pem", folder / "key.pem"
-        security = Security.temporary()
-        _write_private(cert, security.tls_scheduler_cert)
-        _write_private(key, security.tls_scheduler_key)
-        with _interrupts_held():
-            cluster = start(**options, security=_security(str(cert), str(cert), str(key)), protocol="tls://")
-        with cluster:
-            cluster.scale(settings.workers)
-            yield cluster
-
-
-# Lines of a job's script: what a worker answers on its port of HTTP shows what runs, too.
-_WORKERS_WITHOUT_PAGES = ("export DASK_DISTRIBUTED__WORKER__HTTP__ROUTES='[]'",)
-
-
-def _write_private(path: Path, text: str) -> None:
-    with open(path, "x", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-        file.write(text)
-
-
-def slurm_cluster() -> Any:
-    """The class of dask-jobqueue, whose import (0.9.0) sets a handler of SIGINT: the flow's own is put back."""
-    before = signal.getsignal(signal.SIGINT)
-    from dask_jobqueue import SLURMCluster
-
-    signal.signal(signal.SIGINT, before)
-    return SLURMCluster
+def slurm(settings: ClusterSettings) -> AbstractContextManager[Any]:
+    """Tasks of a job array, which join and leave; the scheduler is in this process."""
+    return slurm_cluster.started(settings.workers, settings.template, settings.slurm)
 
 
 CLUSTERS: dict[str, Callable[[ClusterSettings], Any]] = {
@@ -228,10 +167,6 @@ CLUSTERS: dict[str, Callable[[ClusterSettings], Any]] = {
     "kubernetes": kubernetes,
     "slurm": slurm,
 }
-# Those that are started from a template: the package that starts them, which is in the extra of their name.
-TEMPLATED = ("kubernetes", "slurm")
-
-
 # Whose workers may be on other machines.
 DISTANT = tuple(kind for kind in CLUSTERS if kind != "local")
 GPU = "GPU"  # the resource that workers are started with: dask worker --resources GPU=1
@@ -251,7 +186,7 @@ def resources(client: Any, processes: int) -> dict[str, int]:
     return {GPU: processes} if most else {}
 
 
-def check(kind: str, workers: int, address: str, template: str, tls: Tls = NO_TLS) -> None:
+def check(kind: str, workers: int, address: str, template: str, tls: Tls = NO_TLS, slurm: SlurmPlace = NOWHERE) -> None:
     """Raise ValueError for settings that a cluster cannot be started with, MissingExtraError for a missing
     package."""
     if kind == "dask" and not address:
@@ -263,24 +198,18 @@ def check(kind: str, workers: int, address: str, template: str, tls: Tls = NO_TL
             f"GRISTMILL_DASK_ADDRESS is {address}, so GRISTMILL_DASK_TLS_KEY has no effect: start the "
             "scheduler with `--protocol tls` and use tls://host:port, or unset GRISTMILL_DASK_TLS_*"
         )
-    if kind not in TEMPLATED:
+    if kind not in ("kubernetes", "slurm"):
         return
     if not workers:
         raise ValueError(f"executor `{kind}` needs a number of workers: set GRISTMILL_WORKERS")
     if not template:
-        raise ValueError(f"executor `{kind}` needs the YAML file of its cluster: set GRISTMILL_CLUSTER")
+        what = "job script of its workers" if kind == "slurm" else "YAML file of its cluster"
+        raise ValueError(f"executor `{kind}` needs the {what}: set GRISTMILL_CLUSTER")
+    if kind == "slurm":
+        slurm_cluster.check(slurm, template)
+        return
     extras.require(kind, f"executor {kind}")
-    values = read_template(template)
-    if kind == "kubernetes":
-        _check_tls(dask_cluster(values, workers, {}), tls)
-    elif keys := {"security", "protocol"} & values.keys():
-        raise ValueError(
-            f"GRISTMILL_CLUSTER {template} has {', '.join(sorted(keys))}, but a cluster that a run starts "
-            "uses TLS with a key of the run; remove it"
-        )
-    elif shutil.which("sbatch") is None:
-        # dask-jobqueue would try again without end
-        raise ValueError("executor `slurm` needs `sbatch` on the PATH: run on a machine that submits jobs of SLURM")
+    _check_tls(dask_cluster(read_template(template), workers, {}), tls)
 
 
 def _check_tls(manifest: Mapping[str, Any], tls: Tls) -> None:
@@ -309,7 +238,7 @@ def read_template(path: str) -> dict[str, Any]:
         except yaml.YAMLError as error:
             raise ValueError(f"GRISTMILL_CLUSTER {path} is not valid YAML: {' '.join(str(error).split())}") from error
     if not isinstance(values, dict):
-        raise ValueError(f"GRISTMILL_CLUSTER {path} is not a mapping; docker/kubernetes and docker/slurm have examples")
+        raise ValueError(f"GRISTMILL_CLUSTER {path} is not a mapping; docker/kubernetes has an example")
     return values
 
 
@@ -342,18 +271,3 @@ def dask_cluster(template: Mapping[str, Any], workers: int, environment: Mapping
         owner = {"apiVersion": "v1", "kind": "Pod", "name": environment["POD_NAME"], "uid": environment["POD_UID"]}
         manifest["metadata"]["ownerReferences"] = [owner]
     return manifest
-
-
-@contextmanager
-def _interrupts_held() -> Iterator[None]:
-    """What is started meanwhile, the cluster's thread and so its workers, now and later, never gets a SIGINT.
-
-    A Ctrl-C at the terminal goes to all processes; what it means is for the flow to say, which gets it afterwards.
-    """
-    # it is started with the first process otherwise, and unblocks SIGINT then
-    resource_tracker.ensure_running()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -8,12 +8,11 @@ What a job logs comes back to the caller through `messages`, so that a worker's 
 import logging
 import os
 import queue
-import sys
 import time
 import types
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from itertools import islice
@@ -23,8 +22,12 @@ import wrapt
 
 from gristmill.storage import files, leftovers
 from gristmill.tasks.engine import clusters, log_fields, shared
+from gristmill.tasks.engine.dask_processes import bare_main, quiet_refusals
 from gristmill.tasks.engine.memory import keep_what_is_freed
 from gristmill.tasks.engine.shared import NotBegun, SharedWork, cannot_import, check_workers
+from gristmill.tasks.engine.slurm import cluster as slurm_cluster
+from gristmill.tasks.engine.slurm.cluster import NOWHERE, SlurmPlace
+from gristmill.tasks.engine.slurm.losses import Losses
 
 if TYPE_CHECKING:
     import distributed
@@ -123,10 +126,15 @@ class Dask:
     together. Dask knows of as many as keep its workers busy.
     """
 
-    def __init__(self, client: Any, messages: queue.SimpleQueue, folder: str) -> None:
+    def __init__(
+        self, client: Any, messages: queue.SimpleQueue, folder: str, crashed: Collection[str] | None = None
+    ) -> None:
+        """`crashed`: addresses of worker processes that died by themselves, if the scheduler reports every worker that
+        it loses. None: it reports only jobs at which several workers died."""
         self.client = client
         self.messages = messages
         self.folder = folder
+        self.crashed = crashed
         self._held: list[Any] = []
         self._name, self._works = f"gristmill-{uuid.uuid4().hex}", 0
 
@@ -138,6 +146,7 @@ class Dask:
         done, waiting = distributed.as_completed(()), _Waiting(jobs)
         begun: dict[Any, list[tuple[int, Any]]] = {}  # what Dask knows of, by key: jobs with their indices
         attempts: Counter[int] = Counter()  # of jobs that no worker could begin, by index: how often they were sent
+        losses = Losses(self.crashed, work)
         ahead, together = 0, 1
         started = now = time.monotonic()
         pause = 0.0
@@ -147,10 +156,13 @@ class Dask:
                 if waiting and len(begun) <= ahead // 2:
                     ahead = self._ahead()
                     batches = waiting.take(ahead - len(begun), together)
-                    done.update(self._begin(shared_work, batches, begun, attempts, resources))
+                    done.update(self._begin(shared_work, batches, begun, attempts + losses.waits, resources))
                     continue
                 time.sleep(pause)
-                batch = done.next_batch()
+                batch, lost = losses.split(done.next_batch(), begun)
+                waiting.again(lost)
+                if not batch:
+                    continue
                 before, now = now, time.monotonic()
                 # at most a tenth of the phase's time, and no longer than a quarter of what is ahead lasts at this rate
                 pause = min(_MAX_PAUSE, (now - started) / 10, (now - before) * ahead / (4 * len(batch)))
@@ -247,8 +259,17 @@ class Deferred:
 
     def release(self) -> None:
         """End it until the next jobs: workers that wait for hours, for a training, are others' to use."""
+        self.__exit__(None, None, None)
+
+    def __enter__(self) -> "Deferred":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None
+    ) -> None:
+        """End it, and let it know what error ends it: a run that is interrupted may want its workers again."""
         self._started = None
-        self._stack.close()
+        self._stack.__exit__(kind, error, trace)
 
 
 Executor = Threads | Dask | Deferred
@@ -263,24 +284,24 @@ def deferred(
     json_lines: bool = False,
     tls: clusters.Tls = clusters.NO_TLS,
     home: str = "",
+    slurm: SlurmPlace = NOWHERE,
 ) -> Iterator[Deferred]:
     """The executor that `executor` gives, started by the first jobs and ended with the block.
 
     Raises ValueError at once, as `executor` does.
     """
-    _check(kind, workers, address, template, tls, home)
+    _check(kind, workers, address, template, tls, home, slurm)
     leftovers.remove_scratch()  # also where all is reused, and nothing is started
-    waiting = Deferred(lambda: executor(kind, workers, address, template, json_lines, tls, home))
-    try:
+    with Deferred(lambda: executor(kind, workers, address, template, json_lines, tls, home, slurm)) as waiting:
         yield waiting
-    finally:
-        waiting.release()
 
 
-def _check(kind: str, workers: int, address: str, template: str, tls: clusters.Tls, home: str) -> None:
+def _check(
+    kind: str, workers: int, address: str, template: str, tls: clusters.Tls, home: str, slurm: SlurmPlace
+) -> None:
     if kind not in KINDS:
         raise ValueError(f"no executor {kind!r}: choose {', '.join(KINDS[:-1])} or {KINDS[-1]}")
-    clusters.check(kind, workers, address, template, tls)
+    clusters.check(kind, workers, address, template, tls, slurm)
     if kind in clusters.CLUSTERS and kind != "local" and not home:
         raise ValueError(f"executor `{kind}` needs a home that its workers can reach: set GRISTMILL_HOME")
 
@@ -294,16 +315,18 @@ def executor(
     json_lines: bool = False,
     tls: clusters.Tls = clusters.NO_TLS,
     home: str = "",
+    slurm: SlurmPlace = NOWHERE,
 ) -> Iterator[Threads | Dask]:
     """The executor for a kind: `serial`, `threads`, `local` (Dask processes on this machine), `dask`, `kubernetes` or
     `slurm`.
 
-    `workers`: how many, 0 for one a core of this machine; `dask` takes `address` (`tls://host:8786`), `tls` and the
-    workers that it finds there; `kubernetes` and `slurm` take `template`, a YAML file, and `kubernetes` takes `tls`.
+    `workers`: how many, 0 for one a core of this machine, tasks of an array for `slurm`; `dask` takes `address`
+    (`tls://host:8786`), `tls` and the workers that it finds there; `kubernetes` takes `template`, a YAML file, and
+    `tls`; `slurm` takes `template`, a job script, and `slurm`, where run and tasks meet.
     `json_lines`: workers of other machines write what they log as lines of JSON, too. `home`: where workers that may be
     on other machines read the work of a phase. Raises ValueError for another kind, and what a kind cannot do without.
     """
-    _check(kind, workers, address, template, tls, home)
+    _check(kind, workers, address, template, tls, home, slurm)
     workers = workers or os.cpu_count() or 1
     messages: queue.SimpleQueue = queue.SimpleQueue()
     if kind in ("serial", "threads"):
@@ -316,9 +339,11 @@ def executor(
         logging.getLogger("distributed").setLevel(logging.WARNING)
         with (
             leftovers.scratch_folder("dask") as scratch,
-            _bare_main(),
-            _quiet_refusals() if kind == "local" else nullcontext(),
-            clusters.CLUSTERS[kind](clusters.ClusterSettings(workers, address, template, str(scratch), tls)) as target,
+            bare_main(),
+            quiet_refusals() if kind == "local" else nullcontext(),
+            clusters.CLUSTERS[kind](
+                clusters.ClusterSettings(workers, address, template, str(scratch), tls, slurm)
+            ) as target,
         ):
             # processes of this machine reach its temporary folder, and a home that is only read is not written
             folder = str(scratch) if kind == "local" else files.join(home, WORK)
@@ -331,7 +356,7 @@ def executor(
                 client.register_plugin(_plugin(json_lines and kind != "local"))
                 client.subscribe_topic(LOG_TOPIC, _of_this_run(messages))
                 try:
-                    yield Dask(client, messages, folder)
+                    yield Dask(client, messages, folder, slurm_cluster.crashed(client) if kind == "slurm" else None)
                 finally:
                     # workers still in a job, which nobody waits for any more, are killed with a warning
                     logging.getLogger("distributed").setLevel(logging.ERROR)
@@ -351,38 +376,6 @@ def _listening(messages: queue.SimpleQueue) -> Iterator[None]:
         for logger, level in zip(loggers, levels, strict=True):
             logger.removeHandler(handler)
             logger.setLevel(level)
-
-
-@contextmanager
-def _quiet_refusals() -> Iterator[None]:
-    """A block in which nothing is logged of connections without the key of a cluster. One that this process has started
-    on loopback has no other clients: it is another account that tries its ports, and that is refused."""
-    logger = logging.getLogger("distributed.comm.tcp")
-
-    def is_own(record: logging.LogRecord) -> bool:
-        return "TLS handshake failed" not in str(record.msg)
-
-    logger.addFilter(is_own)
-    try:
-        yield
-    finally:
-        logger.removeFilter(is_own)
-
-
-@contextmanager
-def _bare_main() -> Iterator[None]:
-    """Workers are spawned, and a spawned child runs the parent's main script again to find its functions.
-
-    Ours are found by module path, so there is nothing to look for; without this, each worker would import the
-    whole command line, and a user's script without an `if __name__ == "__main__"` would start itself again.
-    """
-    main, bare = sys.modules["__main__"], types.ModuleType("__main__")
-    sys.modules["__main__"] = bare
-    try:
-        yield
-    finally:
-        if sys.modules["__main__"] is bare:
-            sys.modules["__main__"] = main
 
 
 def _of_this_run(messages: queue.SimpleQueue) -> Callable[[Any], None]:

@@ -43,7 +43,6 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "demo": ("markdown-it-py", "warcio"),
     "redis": ("redis",),
     "kubernetes": ("dask-kubernetes",),
-    "slurm": ("dask-jobqueue",),
 }
 # Extras that an extra brings with it.
 INCLUDED: dict[str, tuple[str, ...]] = {"train": ("stats",), "demo": ("pii", "train", "stats")}

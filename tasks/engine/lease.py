@@ -15,6 +15,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -33,12 +34,43 @@ class LeaseLostError(RuntimeError):
     """Another process has taken over the stage, since nothing was heard of this one."""
 
 
+@dataclass(frozen=True)
+class PhaseProgress:
+    """How far the maker of a stage is with a phase. `done`: jobs, of which `found` were done by an earlier run;
+    `bytes`, `read`, `found_read`: bytes that all jobs, finished jobs, and those of an earlier run read, 0 where sizes
+    are not known; `began`: seconds since 1970, on the maker's clock."""
+
+    phase: str
+    jobs: int
+    done: int
+    found: int
+    bytes: int
+    read: int
+    found_read: int
+    began: float
+
+
+@dataclass(frozen=True)
+class Maker:
+    """Who makes a stage, as its last heartbeat has it. `beats`: number of heartbeats; `time`: of the last one, in
+    seconds since 1970, on the maker's clock; `has_ended`: it was a process of this host that has ended."""
+
+    host: str
+    process: int
+    since: str
+    beats: int
+    time: float
+    progress: PhaseProgress | None
+    has_ended: bool
+
+
 class Lease:
-    """A stage that this process makes. Its heart beats in a thread of its own."""
+    """A stage that this process makes. Its heart beats in a thread of its own, and tells how far the stage is."""
 
     def __init__(self, folder: str, number: int, content: dict[str, Any]) -> None:
         self.folder, self.number = folder, number
         self._content = content
+        self._progress: PhaseProgress | None = None
         self._ended, self._lost = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._beat, name="lease", daemon=True)
         self._thread.start()
@@ -56,6 +88,10 @@ class Lease:
         if not self._is_ours():
             self._lost.set()
         self.check()
+
+    def note(self, progress: PhaseProgress) -> None:
+        """Tell with the next heartbeat how far the stage is."""
+        self._progress = progress
 
     def release(self) -> None:
         self._ended.set()
@@ -77,6 +113,8 @@ class Lease:
                     self._lost.set()
                     return
                 self._content["beats"] += 1
+                progress = self._progress
+                self._content |= {"time": time.time(), "progress": None if progress is None else asdict(progress)}
                 exclusive.replace(_path(self.folder, self.number), orjson.dumps(self._content))
             except Exception:  # a full disk, a store that does not answer: tried again at the next beat
                 continue
@@ -104,6 +142,20 @@ def is_taken(folder: str) -> bool:
     number = max(_numbers(folder), default=0)
     maker = _owner(exclusive.read(_path(folder, number))) if number else None
     return number > 0 and not (maker is not None and leftovers.has_ended(maker["owner"]))
+
+
+def maker(folder: str) -> Maker | None:
+    """Who makes the stage of a folder, as far as can be known at once; None if nobody does."""
+    number = max(_numbers(folder), default=0)
+    content = _owner(exclusive.read(_path(folder, number))) if number else None
+    if content is None:
+        return None
+    progress = content.get("progress")
+    return Maker(
+        *(content["host"], content["process"], content["since"], content["beats"], content.get("time", 0.0)),
+        progress=None if progress is None else PhaseProgress(**progress),
+        has_ended=leftovers.has_ended(content["owner"]),
+    )
 
 
 def maker_of(folder: str) -> str:
@@ -162,6 +214,7 @@ def _create(folder: str, number: int) -> Lease | None:
         "since": datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S"),
         "token": uuid.uuid4().hex,
         "beats": 0,
+        "time": time.time(),
     }
     data = orjson.dumps(content)
     path = _path(folder, number)

@@ -265,7 +265,7 @@ def _make(
 
     progress.start()
     leftovers.remove_temporary(folder)
-    phases = PhaseRunner(folder, code, executor, progress, allowed)
+    phases = PhaseRunner(folder, code, executor, progress, allowed, owned_lease.note)
     result = spec.body(phases, spec.record, spec.placed())
     progress.drain()
     owned_lease.confirm()

@@ -1,7 +1,9 @@
 """What a stage's body works with: the stage's folder, and `map` for the jobs of a phase."""
 
+import time
 from bisect import bisect_left
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, Protocol
 
@@ -10,6 +12,7 @@ from gristmill.storage.layout import Part, Parts
 from gristmill.tasks.engine.executors import Executor
 from gristmill.tasks.engine.job_costs import Grows, PhaseCost
 from gristmill.tasks.engine.jobs import Code, Job, JobResult, Phase, done_jobs, run_job
+from gristmill.tasks.engine.lease import PhaseProgress
 
 
 class Progress(Protocol):
@@ -86,14 +89,20 @@ _MARKS = 128
 class PhaseRunner:
     """`parts`: what the jobs have written and counted so far, but for those of temporary phases; `costs`: what the jobs
     of each phase took, also those that an earlier run of the stage did. `check` raises when the stage must not be made
-    any longer; a body that waits for something calls it now and then.
+    any longer; a body that waits for something calls it now and then. `note` is told how far a phase is.
 
     Held: of each job a line of JSON with its record and its files. Jobs that an earlier run has done are known by one
     listing, and are not done again; jobs read their marks, many each.
     """
 
     def __init__(
-        self, folder: str, code: Code, executor: Executor, progress: Progress, check: Callable[[], None]
+        self,
+        folder: str,
+        code: Code,
+        executor: Executor,
+        progress: Progress,
+        check: Callable[[], None],
+        note: Callable[[PhaseProgress], None] = lambda progress: None,
     ) -> None:
         self.folder = folder
         self.parts = Parts()
@@ -102,6 +111,7 @@ class PhaseRunner:
         self._executor = executor
         self._progress = progress
         self.check = check
+        self._note = note
 
     @cached_property
     def _done_numbers(self) -> dict[str, set[int]]:
@@ -131,14 +141,27 @@ class PhaseRunner:
         numbers = sorted(jobs)
         together = Phase(work, self._code, self.folder, phase, common or {}, temporary)
         lines: dict[int, bytes] = {}
+        whole = sum(map(size, numbers)) if size else 0
+        sofar = PhaseProgress(phase, len(numbers), 0, 0, whole, 0, 0, time.time())
+        self._note(sofar)
 
         def take(number: int, result: JobResult) -> None:
+            nonlocal sofar
+            read = size(number) if size else 0
+            sofar = replace(
+                sofar,
+                done=sofar.done + 1,
+                found=sofar.found + result.found,
+                read=sofar.read + read,
+                found_read=sofar.found_read + read * result.found,
+            )
+            self._note(sofar)
             lines[number] = Part(phase, number, result.record, result.files).line()
             left = 0 if temporary else sum(facts["bytes"] for facts in result.files.values())
             cost.add(result.cost, left, result.record.get("rows_in"))
             self._progress.advance(result, number)
 
-        self._progress.phase(phase, len(numbers), size, sum(map(size, numbers)) if size else 0)
+        self._progress.phase(phase, len(numbers), size, whole)
         done_numbers = self._done_numbers.get(phase, set())
         done = [number for number in numbers if number in done_numbers]
         marks = [done[start : start + _MARKS] for start in range(0, len(done), _MARKS)]

@@ -121,9 +121,7 @@ def test_every_requirement_is_locked_for_each_python(python, system):
 def test_the_image_installs_extras_that_there_are():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     names = re.search(r"ARG EXTRAS=(\S+)", (DOCKER / "Dockerfile").read_text())[1].split(",")
-    assert {*names} == {*project["optional-dependencies"]} - {
-        *("all", "bench", "blocks", "dev", "docs", "fp8", "slurm")
-    }
+    assert {*names} == {*project["optional-dependencies"]} - {*("all", "bench", "blocks", "dev", "docs", "fp8")}
 
 
 def test_the_image_runs_as_a_user_of_its_own():

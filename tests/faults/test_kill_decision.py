@@ -1,6 +1,7 @@
 """A decision that is killed or cancelled amid its runs, or made twice at once: no run is trained twice, and the verdict
 is the same."""
 
+import contextlib
 import copy
 import os
 import shutil
@@ -9,7 +10,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
 
 import mlflow
@@ -161,40 +161,59 @@ def test_workers_make_the_same_decision_though_two_of_three_die(runs, given, who
 
 def trains(cluster: dask_workers.Cluster, worker: str) -> bool:
     """Whether a worker has a process whose output is the log of a run."""
-    for process in cluster.runs(worker):
-        try:
-            if os.readlink(f"/proc/{process.pid}/fd/1").endswith("training.log"):
-                return True
-        except OSError:  # it has just ended
-            continue
-    return False
+    return any(map(is_training, cluster.runs(worker)))
 
 
+def is_training(process: psutil.Process) -> bool:
+    try:
+        return os.readlink(f"/proc/{process.pid}/fd/1").endswith("training.log")
+    except OSError:  # it has just ended
+        return False
+
+
+# Each task of the array is a session of processes on this machine; the last two arguments are script and folder.
 SBATCH = """#!/bin/sh
-setsid sh "$1" > /dev/null 2>&1 &
-echo "Submitted batch job $!"
-"""
-SCANCEL = """#!/bin/sh
-kill -- "-$1"
+for argument; do
+    case $argument in --array=0-*) last=${argument#--array=0-} ;; esac
+    script=$folder folder=$argument
+done
+for task in $(seq 0 "$last"); do
+    SLURM_ARRAY_JOB_ID=20 SLURM_ARRAY_TASK_ID=$task SLURM_CPUS_PER_TASK=1 \\
+        setsid bash "$script" "$folder" > "$folder/workers/$task.log" 2>&1 &
+done
+echo 20
 """
 
 
-def test_jobs_of_slurm_make_the_same_decision(runs, given, whole, tmp_path):
-    """With a stand-in for its commands: a job is a session of processes on this machine."""
-    if find_spec("dask_jobqueue") is None:
-        pytest.skip("dask-jobqueue is not installed")
-    for name, script in (("sbatch", SBATCH), ("scancel", SCANCEL)):
+def test_tasks_of_slurm_make_the_same_decision_though_one_of_them_dies(runs, given, whole, tmp_path):
+    """With stand-ins for its commands. A task is killed with all of its processes when it trains a run."""
+    for name, script in (("sbatch", SBATCH), ("squeue", "#!/bin/sh\n"), ("scancel", "#!/bin/sh\n")):
         (tmp_path / name).write_text(script)
         (tmp_path / name).chmod(0o755)
     assert shutil.which("setsid"), "util-linux has it"
-    path = f"{tmp_path}:{os.environ['PATH']}"
-    template = str(slurm_server.template(tmp_path))
-    process = start(runs, "slurm", given, {"PATH": path}, executor="slurm", cluster=template)
+    more = {"PATH": f"{tmp_path}:{os.path.dirname(sys.executable)}:{os.environ['PATH']}"}
+    settings = {"workers": "3", "slurm_folder": str(tmp_path / "meeting"), "slurm_interface": "lo"}
+    script = str(slurm_server.worker_script(tmp_path))
+    process = start(runs, "slurm", given, more, executor="slurm", cluster=script, **settings)
+
+    def of_task(task: int) -> list[psutil.Process]:
+        found = []
+        for each in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                environment = each.environ()
+                if environment.get("PATH") == more["PATH"] and environment.get("SLURM_ARRAY_TASK_ID") == str(task):
+                    found.append(each)
+        return found
+
+    while not any(map(is_training, of_task(1))):
+        assert process.poll() is None, runs.log("slurm")
+        time.sleep(0.1)
+    for each in of_task(1):
+        with contextlib.suppress(psutil.Error):
+            each.kill()
     assert process.wait() == 0, runs.log("slurm")
     home = runs.home("slurm")
     assert decision(home) == whole
     assert written(home) == written(runs.home("decision"))
-    until = time.monotonic() + 60
-    while any(str(tmp_path) in " ".join(each.cmdline()) for each in psutil.process_iter() if each.is_running()):
-        assert time.monotonic() < until, "no worker stays"
+    while of_task(0) or of_task(2):  # no worker stays
         time.sleep(0.2)

@@ -3,13 +3,11 @@
 import asyncio
 import copy
 import os
-import signal
 import subprocess
 import sys
 import time
 from contextlib import nullcontext
 from importlib import resources
-from importlib.util import find_spec
 from pathlib import Path
 
 import dask
@@ -26,10 +24,11 @@ from gristmill.tasks.engine.clusters import (
     check,
     dask_cluster,
     read_template,
-    slurm_cluster,
 )
 from gristmill.tasks.engine.executors import deferred
 from gristmill.tasks.engine.extras import MissingExtraError
+from gristmill.tasks.engine.slurm.cluster import SlurmPlace
+from gristmill.tasks.engine.slurm.meeting import meetings
 from tests import slurm_server
 from tests.services import write_certificate
 
@@ -60,20 +59,21 @@ def test_a_runs_cluster_has_a_name_and_an_owner_of_its_own():
 @pytest.mark.parametrize(
     "kind,workers,template,message",
     [
-        ("slurm", 0, "queue: a", "needs a number of workers: set GRISTMILL_WORKERS"),
-        ("slurm", 2, None, "needs the YAML file of its cluster: set GRISTMILL_CLUSTER"),
-        ("slurm", 2, "- queue", "is not a mapping"),
-        ("slurm", 2, "queue: [", "is not valid YAML"),
+        ("slurm", 0, "#!/bin/sh", "needs a number of workers: set GRISTMILL_WORKERS"),
+        ("slurm", 2, None, "needs the job script of its workers: set GRISTMILL_CLUSTER"),
+        ("slurm", 2, "#!/bin/sh", "needs a folder on a disk that all nodes share: set GRISTMILL_SLURM_FOLDER"),
+        ("kubernetes", 2, None, "needs the YAML file of its cluster: set GRISTMILL_CLUSTER"),
+        ("kubernetes", 2, "- queue", "is not a mapping"),
+        ("kubernetes", 2, "queue: [", "is not valid YAML"),
         ("kubernetes", 2, "kind: Pod", "of the kind Pod; give a DaskCluster"),
         ("kubernetes", 2, "kind: DaskCluster", "needs metadata.name"),
-        ("slurm", 2, "protocol: tcp", "has protocol, but a cluster that a run starts uses TLS .* remove it"),
     ],
 )
 def test_a_cluster_that_cannot_be_is_an_error_that_names_its_remedy(
     kind, workers, template, message, tmp_path, monkeypatch
 ):
     monkeypatch.setattr("gristmill.tasks.engine.extras.missing", lambda names: [])
-    path = tmp_path / "cluster.yaml"
+    path = tmp_path / "cluster"
     if template is not None:
         path.write_text(template)
     with pytest.raises(ValueError, match=message):
@@ -81,20 +81,27 @@ def test_a_cluster_that_cannot_be_is_an_error_that_names_its_remedy(
 
 
 def test_a_package_that_lacks_is_named(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "dask_jobqueue", None)
+    monkeypatch.setitem(sys.modules, "dask_kubernetes", None)
     with (
-        pytest.raises(MissingExtraError, match=r"pip install 'gristmill\[slurm\]'"),
-        deferred("slurm", 2, template="a"),
+        pytest.raises(MissingExtraError, match=r"pip install 'gristmill\[kubernetes\]'"),
+        deferred("kubernetes", 2, template="a"),
     ):
         pass
 
 
+def test_the_template_of_earlier_releases_is_named(tmp_path):
+    (tmp_path / "cluster.yaml").write_text("queue: a")
+    with pytest.raises(ValueError, match="is a YAML file, but executor `slurm` submits a job script"):
+        check("slurm", 2, "", str(tmp_path / "cluster.yaml"), slurm=SlurmPlace(str(tmp_path)))
+
+
 def test_a_machine_without_slurm_is_named_before_any_job(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    (tmp_path / "cluster.yaml").write_text("queue: a")
+    (tmp_path / "workers.sbatch").write_text("#!/bin/sh")
+    script, place = str(tmp_path / "workers.sbatch"), SlurmPlace(str(tmp_path))
     with (
         pytest.raises(ValueError, match="needs `sbatch` on the PATH"),
-        deferred("slurm", 2, template=str(tmp_path / "cluster.yaml"), home=str(tmp_path)),
+        deferred("slurm", 2, template=script, home=str(tmp_path), slurm=place),
     ):
         pass
 
@@ -254,27 +261,6 @@ def test_the_dask_cluster_holds_by_the_schema_of_the_operator():
         validator(made["spec"] | {"idle_timeout": 3}, spec)
 
 
-def test_the_settings_of_slurm_give_a_script(monkeypatch):
-    """What ships, but for the network device, which this machine may not have."""
-    if find_spec("dask_jobqueue") is None:
-        pytest.skip("dask-jobqueue is not installed")
-    for name in [name for name in sys.modules if name.startswith("dask_jobqueue")]:
-        monkeypatch.delitem(sys.modules, name)
-    interrupted = signal.getsignal(signal.SIGINT)
-    start = slurm_cluster()
-    assert signal.getsignal(signal.SIGINT) is interrupted  # the import itself sets another
-    given = read_template(str(DOCKER / "slurm" / "dask.yaml"))
-    given["interface"] = given["scheduler_options"]["interface"] = None
-    with start(**given) as cluster:
-        script = cluster.job_script()
-        address = cluster.scheduler_address
-    for line in ("#SBATCH -p cpu", "#SBATCH --cpus-per-task=32", "#SBATCH --mem=128G", "#SBATCH -t 12:00:00"):
-        assert line in script.splitlines()
-    (worker,) = (line for line in script.splitlines() if "dask_worker" in line)
-    assert worker.startswith("python -m distributed.cli.dask_worker ") and address in worker
-    assert "--nworkers 32" in worker and "--death-timeout 120" in worker and "--nthreads 1" in worker
-
-
 @pytest.fixture(scope="module")
 def slurm(tmp_path_factory):
     if lacking := slurm_server.missing():
@@ -285,26 +271,27 @@ def slurm(tmp_path_factory):
 
 @pytest.mark.slow
 def test_jobs_run_on_a_real_slurm_and_nothing_is_left_of_them(slurm, tmp_path, monkeypatch):
-    if find_spec("dask_jobqueue") is None:
-        pytest.skip("dask-jobqueue is not installed")
     for name, value in slurm.items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setenv("PATH", f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}")
     monkeypatch.setenv("PYTHONPATH", str(DOCKER.parent))
 
     def queued() -> list[str]:
-        command = ["squeue", "--noheader", "--states=PENDING,RUNNING", "--format=%T"]
+        command = ["squeue", "--noheader", "--array", "--states=PENDING,RUNNING", "--format=%T"]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
 
-    with deferred("slurm", 2, template=str(slurm_server.template(tmp_path)), home=str(tmp_path)) as running:
+    script, place = str(slurm_server.worker_script(tmp_path)), SlurmPlace(str(tmp_path / "slurm"), "lo")
+    with deferred("slurm", 2, template=script, home=str(tmp_path), slurm=place) as running:
         assert queued() == []
         assert sorted(running.map(os.path.basename, ["/a/b", "/c/d"])) == [(0, "b"), (1, "d")]
         assert len(queued()) == 2
         running.release()
-        end = time.monotonic() + 60
-        while queued() and time.monotonic() < end:
+        while queued():  # the timeout of the test ends it
             time.sleep(0.5)
-        assert queued() == []
-    assert not list(tmp_path.glob("gristmill-*"))
+    [meeting] = meetings(place.folder)
+    assert meeting.is_ended() and not list(meeting.folder.glob("tls-*"))
+    assert not (meeting.folder / "scheduler.json").exists()
+    assert {state.state for state in meeting.tasks()} <= {"ended"}, "tasks end by themselves"
 
 
 @pytest.mark.slow

@@ -2,11 +2,14 @@
 
 import contextlib
 import logging
+import os
+import sys
 
 import psutil
 import pytest
 
 from gristmill.tasks.engine.executors import executor
+from gristmill.tasks.engine.slurm.cluster import SlurmPlace
 from tests import slurm_server
 from tests.foreign_account import attacked, listening
 
@@ -53,19 +56,20 @@ def of_slurm(configuration: str) -> list[psutil.Process]:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_nothing_runs_and_nothing_is_read_on_slurm(tmp_path, monkeypatch):
-    pytest.importorskip("dask_jobqueue")
     if lacking := slurm_server.missing():
         pytest.skip(f"this machine lacks {lacking}")
     (tmp_path / "slurm").mkdir()
     with slurm_server.serve(tmp_path / "slurm") as environment:
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
+        monkeypatch.setenv("PATH", f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}")
+        script, place = str(slurm_server.worker_script(tmp_path)), SlurmPlace(str(tmp_path / "meeting"), "lo")
         # the servers' own
         before = listening(ME)
-        with executor("slurm", 2, template=str(slurm_server.template(tmp_path)), home=str(tmp_path)) as running:
+        with executor("slurm", 2, template=script, home=str(tmp_path), slurm=place) as running:
             assert sorted(running.map(abs, [-1, 2])) == [(0, 1), (1, 2)]
-            (folder,) = tmp_path.glob("gristmill-*-tls-*")
-            assert folder.stat().st_mode & 0o77 == 0
+            (folder,) = (tmp_path / "meeting").glob("*/tls-*")
+            assert folder.stat().st_mode & 0o77 == folder.parent.stat().st_mode & 0o77 == 0
             assert all(path.stat().st_mode & 0o77 == 0 for path in folder.iterdir())
             workers = listening(*of_slurm(environment["SLURM_CONF"])).keys() - before.keys()
             assert len(workers) >= 4  # two workers and their nannies
