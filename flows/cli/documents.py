@@ -313,9 +313,12 @@ def batch(contents: "Batch") -> Iterator[str]:
         f"to {contents.samples.stop - 1:,}, {contents.tokens:,} tokens of {len(contents.documents):,} documents"
     )
     if (replay := contents.replay) is not None:
+        before = (
+            f"{replay.level:.3f} on the {replay.earlier} before it" if replay.earlier else "the first of this mixture"
+        )
         yield (
             f"weights after step {replay.checkpoint:,}, not trained since: {replay.loss:.3f} nats per token on this "
-            f"batch, {replay.level:.3f} on the {replay.earlier} before it; documents that add most come first"
+            f"batch, {before}; documents that add most come first"
         )
     for document in contents.documents[:_BATCH_DOCUMENTS]:
         yield _batch_document(document)

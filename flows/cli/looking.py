@@ -174,8 +174,11 @@ def status(
         settings = MachineSettings()
         watch_runs(run_progress.Reader(settings.home, settings.slurm.folder), as_json)
         return
-    rows = stages.status(MachineSettings().home)
+    home = MachineSettings().home
+    rows = stages.status(home)
     trees, remarks = stages.trees(rows), [row.trouble for row in rows if row.trouble]
+    if not rows:
+        remarks.append(f"no stages in {home}")
     if tree:
         parts: list[Any] = [stage_tree(recipe, nodes) for recipe, nodes in trees.items()]
     else:

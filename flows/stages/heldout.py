@@ -130,6 +130,8 @@ def _split(phases: PhaseRunner, record: HeldoutSplit, places: HeldoutPlaces) -> 
     collecting = {"shingling": record.shingling}
     collected = phases.once("collect", collect_texts, collecting, temporary=True, full=places.full)
     if not collected["texts"]:
+        if places.rows == 1:
+            raise ValueError("no document can be held out of a single one: add documents to the sources")
         raise ValueError(nothing_held_out(record.heldout, f"none of {places.rows:,} documents"))
     jobs = Each(shards, lambda i: {"kept": places.corpus.kept[i], "forms": places.forms(i)})
     common = {"shingling": record.shingling, "threshold": record.threshold}

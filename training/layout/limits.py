@@ -25,19 +25,22 @@ def lacking(model: ModelConfig, training: TrainingConfig) -> Iterator[Lack]:
             f"is {training.fp8_min_dim}, but training.parallel.tensor is {parallel.tensor}, and divided matrices do "
             "not multiply in fp8; set fp8_min_dim to null, or tensor to 1",
         )
+    fits = model.layers // parallel.interleave  # a pipeline of so many parts
     if parallel.interleave > 1 and parallel.pipeline == 1:
         yield (
             (*PARALLEL, "interleave"),
-            f"is {parallel.interleave}, but training.parallel.pipeline is 1; set interleave to 1, or pipeline to 2",
+            f"is {parallel.interleave}, but training.parallel.pipeline is 1; set interleave to 1"
+            f"{', or pipeline to 2' if fits >= 2 else ''}",
         )
-    stages = parallel.pipeline * parallel.interleave
-    if stages > model.layers:
-        fits = max(1, model.layers // parallel.interleave)
-        yield (
-            (*PARALLEL, "pipeline"),
-            f"is {parallel.pipeline}, which makes {stages} stages of {model.layers} model.layers; set it to {fits} or "
-            "fewer",
-        )
+    elif (stages := parallel.pipeline * parallel.interleave) > model.layers:
+        makes = f"which makes {stages} stages of {model.layers} model.layers"
+        if fits >= 2 or parallel.pipeline > model.layers:
+            most = max(fits, 1)
+            sentence = f"is {parallel.pipeline}, {makes}; set it to {most}{' or fewer' if most > 1 else ''}"
+            yield (*PARALLEL, "pipeline"), sentence
+        else:
+            sentence = f"is {parallel.interleave}, {makes}; set it to {model.layers // parallel.pipeline}"
+            yield (*PARALLEL, "interleave"), sentence
 
 
 def few_micro_batches(training: TrainingConfig, processes: int) -> Iterator[Lack]:

@@ -58,7 +58,7 @@ class SpikeAtStep:
 @dataclass(frozen=True)
 class BatchReplay:
     """Losses in nats per token of the weights after `checkpoint` steps, not trained on anything since: `loss` on the
-    batch, `level` on the `earlier` batches before it."""
+    batch, `level` on the `earlier` batches of the same mixture before it. Without any, `level` is `loss`."""
 
     checkpoint: int
     loss: float
@@ -121,7 +121,8 @@ def batch_of(
         for span in order.read[source].spans(window):
             path = str(data.sources[source].shards[span.shard].path)
             spans[path].append((span.offset, span.length))
-    earlier = [batch_number(before, left_out) for before in range(max(0, step - 1 - CHECKED), step - 1)]
+    first = _first_step(run)
+    earlier = [batch_number(before - 1, left_out) for before in range(max(first, step - CHECKED), step)]
     replay, of_documents = _replayed(settings, model, order, step, number, earlier, say) if losses else (None, {})
     documents = [
         each for path, ranges in sorted(spans.items()) for each in _documents(settings.home, path, ranges, of_documents)
@@ -135,14 +136,18 @@ def batch_of(
 
 def _check_step(name: str, run: RunConfig, step: int) -> None:
     """Raise IndexError for a step that a training did not make."""
-    steps = run.training.steps
-    first = run.start.step + 1 if run.start and not run.start.same_data else 1
+    steps, first = run.training.steps, _first_step(run)
     if first <= step <= steps:
         return
     trunk = "" if run.start is None or first == 1 else f" (those before are of {run.start.trunk})"
     raise IndexError(
         f"the training of {name} has the steps {first:,} to {steps:,}{trunk}, so there is no step {step:,}"
     )
+
+
+def _first_step(run: RunConfig) -> int:
+    """The first step that read the run's own mixture: a branch with another one than its trunk's begins later."""
+    return run.start.step + 1 if run.start and not run.start.same_data else 1
 
 
 def _added(document: BatchDocument, replay: BatchReplay | None) -> float:

@@ -81,7 +81,7 @@ def started(tasks: int, script: str, place: SlurmPlace) -> Iterator[Any]:
     logging.getLogger("distributed.scheduler").setLevel(logging.CRITICAL)  # a line or more for every lost worker
     security = Security.temporary()
     host = dask_utils.get_ip_interface(place.interface) if place.interface else dask_utils.get_ip()
-    is_back_soon = False
+    is_submitted = is_back_soon = False
     try:
         with dask.config.set(config), interrupts_held():
             cluster = LocalCluster(
@@ -104,6 +104,7 @@ def started(tasks: int, script: str, place: SlurmPlace) -> Iterator[Any]:
                 f"run started on {here.host}" + (f", restart {restarts} of job {job}" if restarts else "")
             )
             _submit(meeting, array, tasks, script)
+            is_submitted = True
             try:
                 yield cluster
             except BaseException as error:
@@ -119,6 +120,7 @@ def started(tasks: int, script: str, place: SlurmPlace) -> Iterator[Any]:
     finally:
         if not is_back_soon:
             meeting.end()
+        if is_submitted and not is_back_soon:
             try:
                 _command(["scancel", "--me", f"--name={array}", "--state=PENDING"])
             except RuntimeError as error:
@@ -201,5 +203,6 @@ def _command(command: list[str]) -> str:
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     if done.returncode:
         reason = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
-        raise RuntimeError(f"{command[0]} failed: {reason}. Check GRISTMILL_CLUSTER, GRISTMILL_WORKERS and `sinfo`")
+        settings = "GRISTMILL_CLUSTER, GRISTMILL_WORKERS and " if command[0] == "sbatch" else ""
+        raise RuntimeError(f"{command[0]} failed: {reason}. Check {settings}`sinfo`")
     return done.stdout

@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +22,7 @@ from gristmill.flows.cli import app
 from gristmill.flows.curation import Outputs, curate
 from gristmill.flows.explore.browse.opened import open_recipe
 from gristmill.flows.explore.browse.pages import Pages
+from gristmill.flows.explore.search import batches
 from gristmill.flows.explore.search.batches import batch_of
 from gristmill.flows.explore.search.expressions import find_expression
 from gristmill.flows.machine.settings import MachineSettings
@@ -365,3 +367,9 @@ def test_the_commands_say_where_a_phrase_is(searched, home, index, tmp_path, mon
     assert given == plain(gristmill.trace(text.read_text(), opened_index)) and given["spans"]
     assert "index: " in run(app, ["explain", "index", str(path)]).output
     assert "--prompt" in run(app, ["explain", "trace", str(path)]).output
+
+
+@pytest.mark.parametrize(("start", "first"), [(None, 1), ((32, True), 1), ((32, False), 33)])
+def test_batches_before_a_branch_with_another_mixture_are_not_its_own(start, first):
+    run = SimpleNamespace(start=None if start is None else SimpleNamespace(step=start[0], same_data=start[1]))
+    assert batches._first_step(run) == first

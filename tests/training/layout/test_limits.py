@@ -32,6 +32,22 @@ REFUSED = [
         {"parallel": {"pipeline": 2, "interleave": 2}},
     ),
     ({}, {"parallel": {"interleave": 2}}, "parallel.interleave", "is 2, but", {}, {"parallel": {"interleave": 1}}),
+    (
+        {"layers": 2},
+        {"parallel": {"pipeline": 2, "interleave": 2}},
+        "parallel.interleave",
+        "is 2, which makes 4 stages of 2 model.layers; set it to 1",
+        {},
+        {"parallel": {"pipeline": 2, "interleave": 1}},
+    ),
+    (
+        {"layers": 3},
+        {"parallel": {"interleave": 2}},
+        "parallel.interleave",
+        "is 2, but training.parallel.pipeline is 1; set interleave to 1",
+        {},
+        {"parallel": {"interleave": 1}},
+    ),
     ({}, {"fp8_min_dim": 32, "parallel": {"tensor": 2}}, "fp8_min_dim", "is 32, but", {}, {"fp8_min_dim": None}),
 ]
 
