@@ -207,10 +207,14 @@ def test_a_set_has_no_more_text_than_there_is_room_for(tmp_path):
         assert len(some) == 1 if tokens == 1 else 4 * tokens - max(sizes.values()) < size <= 4 * tokens
 
 
-def test_a_recipe_that_holds_nothing_out_ends_with_a_sentence(tmp_path):
-    texts = Texts([[{"id": "a", "text": "one two three"}]])
+@pytest.mark.parametrize(
+    ("count", "sentence"),
+    [(2, "none of 2 documents is held out, with a fraction of 1e-09"), (1, "add documents to the sources")],
+)
+def test_a_recipe_that_holds_nothing_out_ends_with_a_sentence(tmp_path, count, sentence):
+    texts = Texts([[{"id": str(n), "text": "one two three"} for n in range(count)]])
     corpus = texts.corpus(str(tmp_path))
-    with pytest.raises(ValueError, match=r"none of 1 documents is held out, with a fraction of 1e-09"):
+    with pytest.raises(ValueError, match=sentence):
         heldout(context(str(tmp_path)), SimpleNamespace(**vars(RECIPE) | {"heldout_fraction": 1e-9}), corpus)
 
 
