@@ -233,7 +233,7 @@ def check_matrix(
 @pytest.mark.parametrize(
     "block, optimizer, names",
     [
-        ("llama", "adamw", ("context 2", "tensor 2")),
+        pytest.param("llama", "adamw", ("context 2", "tensor 2"), marks=pytest.mark.slow),
         ("nanochat", "muon", ("pipeline 2, interleave 2", "pipeline 4", "pipeline 2, tensor 2")),
     ],
 )
