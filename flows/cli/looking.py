@@ -90,7 +90,7 @@ def verified_line(result: Verified) -> str:
 
 
 def progress_tables(progress: "HomeProgress", now: float) -> list[Table | str]:
-    """What a person sees of it. `now`: seconds since 1970, by which the age of signs of life is told."""
+    """The progress as tables and lines. `now`: seconds since 1970; states of tasks show their age at this time."""
     if not progress.runs and not progress.slurm:
         return ["no run is in progress"]
     parts: list[Table | str] = []
@@ -115,10 +115,10 @@ def _stages(stages: "Sequence[StageProgress]") -> Table:
 
 def _driver(each: "SlurmProgress") -> str:
     if each.scheduler is None:
-        return f"SLURM {each.name}: the run is not active; its workers wait"
+        return f"SLURM {each.name}: no scheduler; workers wait for the next start of the run"
     place = each.scheduler
     restarts = f", restart {place.restarts}" if place.restarts else ""
-    return f"SLURM {each.name}: on {place.host} since {_time(place.began)}{restarts}"
+    return f"SLURM {each.name}: last started on {place.host} at {_time(place.began)}{restarts}"
 
 
 def _tasks(tasks: "Sequence[TaskState]", now: float) -> Table:

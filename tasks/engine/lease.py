@@ -37,7 +37,7 @@ class LeaseLostError(RuntimeError):
 @dataclass(frozen=True)
 class PhaseProgress:
     """How far the maker of a stage is with a phase. `done`: jobs, of which `found` were done by an earlier run;
-    `bytes`, `read`, `found_read`: bytes that all jobs, finished jobs, and those of an earlier run read, 0 where sizes
+    `bytes`, `read`, `found_read`: bytes that all jobs, finished jobs, and jobs of an earlier run read, 0 if sizes
     are not known; `began`: seconds since 1970, on the maker's clock."""
 
     phase: str

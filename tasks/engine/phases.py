@@ -89,7 +89,7 @@ _MARKS = 128
 class PhaseRunner:
     """`parts`: what the jobs have written and counted so far, but for those of temporary phases; `costs`: what the jobs
     of each phase took, also those that an earlier run of the stage did. `check` raises when the stage must not be made
-    any longer; a body that waits for something calls it now and then. `note` is told how far a phase is.
+    any longer; a body that waits for something calls it now and then. `note` is called with the progress of a phase.
 
     Held: of each job a line of JSON with its record and its files. Jobs that an earlier run has done are known by one
     listing, and are not done again; jobs read their marks, many each.

@@ -183,7 +183,7 @@ def _arrivals(meeting: Meeting) -> Any:
 
 
 def _submit(meeting: Meeting, array: str, tasks: int, script: str) -> None:
-    """Submit the tasks of the array that SLURM does not have. A requeued run finds those of its earlier start."""
+    """Submit the tasks of the array that are not in SLURM's queue. A requeued run finds tasks of its earlier start."""
     queued = _command(["squeue", "--noheader", "--array", "--me", f"--name={array}", "--format=%K"])
     present = {int(number) for number in queued.split() if number.isdecimal()}
     missing = [number for number in range(tasks) if number not in present]

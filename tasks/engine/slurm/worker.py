@@ -34,7 +34,7 @@ _POLL_SECONDS = 2.0  # between two looks into the folder
 _SEEN_SECONDS = 30.0  # between two signs of life
 # A worker process takes about four connections, each of which costs the scheduler 3.5 ms.
 _PROCESS_SECONDS = 4 * 0.0035
-_MAX_STAGGER_SECONDS = 60.0
+_STAGGER_SECONDS = 60.0  # in which all tasks begin to join
 _CONNECT_SECONDS = 10.0  # after which the file may have another scheduler
 _CLOSE_SECONDS = 5.0
 
@@ -70,8 +70,9 @@ class Allocation:
 
 
 def stagger_seconds(task: int, processes: int) -> float:
-    """How long a task waits before its processes join, so that those of all tasks do not join at the same moment."""
-    return min(_MAX_STAGGER_SECONDS, task * processes * _PROCESS_SECONDS)
+    """How long a task waits before its processes join, in seconds below 60. Tasks are spread over that time, however
+    many there are, so that the scheduler gets their connections at an even rate."""
+    return task * processes * _PROCESS_SECONDS % _STAGGER_SECONDS
 
 
 def work(folder: str, allocation: Allocation, wait_seconds: float = WAIT_SECONDS) -> State:
@@ -209,5 +210,5 @@ class _Task:
             self._report()
 
     def _report(self) -> None:
-        with suppress(OSError):  # the folder is removed, or its disk is full: work goes on
+        with suppress(OSError):  # the folder is removed, or its disk is full: the task continues
             self.meeting.report(self.state)

@@ -92,7 +92,7 @@ def test_a_home_tells_of_its_runs_and_their_workers(home):
     ]
     parts = progress_tables(progress, time.time())
     lines = [part for part in parts if isinstance(part, str)]
-    assert "SLURM job-7: the run is not active; its workers wait" in lines
+    assert "SLURM job-7: no scheduler; workers wait for the next start of the run" in lines
     assert [line.split("UTC  ")[1] for line in lines if "event" in line] == [f"event {n}" for n in range(4, 12)]
     tasks = [part for part in parts if isinstance(part, Table)][1]
     assert [row[:6] for row in tasks.texts()[1]] == [
@@ -101,7 +101,7 @@ def test_a_home_tells_of_its_runs_and_their_workers(home):
         ["2", "8_2", "node1", "gave up", "4", "0"],
     ]
     meeting.publish(SchedulerPlace("x", "tls://192.0.2.1:1", "node5", 0.0, 2), "", "")
-    assert "SLURM job-7: on node5 since 1970-01-01 00:00:00 UTC, restart 2" in progress_tables(
+    assert "SLURM job-7: last started on node5 at 1970-01-01 00:00:00 UTC, restart 2" in progress_tables(
         reader.read(), time.time()
     )
     meeting.end()

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -86,6 +87,8 @@ def test_tasks_join_one_after_the_other():
     waits = [stagger_seconds(task, 32) for task in range(128)]
     assert waits[0] == 0 and waits == sorted(waits) and waits[-1] <= 60
     assert waits[2] - waits[1] >= 32 * 0.0035, "the scheduler has time for their connections"
+    by_second = Counter(int(stagger_seconds(task, 32)) for task in range(6000))
+    assert len(by_second) == 60 and max(by_second.values()) < 1.1 * 100, "as evenly if they are many"
 
 
 def test_only_crashes_are_the_fault_of_a_job():
