@@ -7,7 +7,7 @@ INSTALLED := .venv/.installed
 # Hundreds of processes of a run and of the tests would compile all modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test slow lint bench docs venv lock lowest wheel clean images up down logs
+.PHONY: demo test extended slow lint bench docs venv lock lowest wheel clean images up down logs
 
 demo: $(INSTALLED)
 	.venv/bin/gristmill demo
@@ -16,6 +16,11 @@ demo: $(INSTALLED)
 JOBS ?= 3
 test: $(INSTALLED)
 	.venv/bin/python -m pytest -n $(JOBS) --dist loadfile
+
+# Tests that take seconds each, so that they are not among those above: 25 minutes on two cores. To take a part:
+# .venv/bin/pytest -m extended tests/training
+extended: $(INSTALLED)
+	.venv/bin/python -m pytest -n $(JOBS) --dist loadfile -m 'extended and not slow and not bench and not docker and not service'
 
 # All long tests, a file at a time, and a table; hours on two cores. make slow ONLY="engine training" takes a part.
 ONLY ?=

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 # Processes of the tests have all cores busy, and threads of matrices would wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# Nothing that tests import is ever garbage, and looking for it would take a third of the collection's time.
+gc.disable()
+
 # A shell's background jobs ignore Ctrl-C, and so would all that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -88,8 +91,8 @@ FRENCH = (
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Modules and tests stay to the end: the garbage collector need not look at them again and again."""
-    gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ def built(folder: Path, config: Path = ROOT / "mkdocs.yml") -> subprocess.Comple
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.extended
 def test_the_site_builds_strictly_and_is_searched(tmp_path):
     done = built(tmp_path)
     assert done.returncode == 0, done.stderr
@@ -41,6 +42,7 @@ def test_the_site_builds_strictly_and_is_searched(tmp_path):
     }
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(
     ("page", "message"),
     [
@@ -58,6 +60,7 @@ def test_a_broken_link_fails_the_build(tmp_path, page, message):
     assert done.returncode != 0 and message in done.stderr
 
 
+@pytest.mark.extended
 def test_pages_are_written_plainly(capsys, monkeypatch):
     monkeypatch.chdir(ROOT)
     assert words.main(["docs", "README.md"]) == 0, capsys.readouterr().out

@@ -35,6 +35,7 @@ def test_an_import_writes_nothing_and_loads_no_prefect(folder, statement):
     assert done.stdout == "[]\n"
 
 
+@pytest.mark.extended
 def test_it_gives_the_flows_and_what_goes_with_them(folder):
     program = (
         "import gristmill; from gristmill import corpus, pipeline; import gristmill.flows.pipeline\n"
@@ -56,6 +57,7 @@ def test_it_gives_the_flows_and_what_goes_with_them(folder):
     assert done.stdout.splitlines() == ["True True", "pipeline corpus", release, every, "True False"]
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("kind", ["package", "module"])
 def test_packages_of_its_users_have_the_names_of_its_rooms(folder, tmp_path, kind):
     for name in ("flows", "samples", "storage", "tasks", "training"):
@@ -95,6 +97,7 @@ def test_its_types_are_known_to_whoever_installs_it(folder):
     assert set(found) == {f"user.py:{number}" for number in range(5, 11)}, "and nothing is said of our own modules"
 
 
+@pytest.mark.extended
 def test_it_is_the_command_line_as_a_module(folder):
     program = "import runpy, sys; sys.argv[1:] = {}; runpy.run_module('gristmill', run_name='__main__', alter_sys=True)"
     done = run(program.format("['--version']"), folder, ROOT)

@@ -17,6 +17,7 @@ from tools.harvest.texts import texts
 DOCUMENTS = 20_000
 
 
+@pytest.mark.extended
 def test_a_file_is_the_same_alone_and_with_any_number_of_processes(tmp_path):
     for kind in ("parquet", "warc"):
         given = ["--documents", "60", "--files", "3", "--seed", "4"]

@@ -95,6 +95,7 @@ def bound(node: ast.stmt) -> set[str]:
     return {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
 
 
+@pytest.mark.extended
 def test_every_module_that_is_named_is_there():
     missing = [
         f"{path.relative_to(ROOT)}: {dotted}{':' if attribute else ''}{attribute}"

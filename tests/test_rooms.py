@@ -3,6 +3,7 @@
 import ast
 import sys
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from importlib.util import find_spec
 from pathlib import Path
@@ -83,6 +84,16 @@ MAX_NESTED_IMPORTS = 80  # in functions: for optional packages, and where wrapt 
 IMPORTING_CALLS = {"__import__", "import_module", "lazy_import"}
 
 
+@cache
+def tree_of(text: str) -> ast.Module:
+    return ast.parse(text)
+
+
+@cache
+def imports_of(text: str) -> tuple[tuple[int, str], ...]:
+    return tuple(imports(tree_of(text)))
+
+
 def imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Line and module of every import, also inside functions and by a literal name; `from a import b` gives `a.b`."""
     for node in ast.walk(tree):
@@ -124,7 +135,7 @@ def forbidden_imports(root: Path, room: str) -> list[str]:
     for path in modules(root, room):
         name = name_of(root, path)
         allowed = ALLOWED[room_of(name, ALLOWED)]
-        for line, imported in imports(ast.parse(path.read_text(encoding="utf-8"), str(path))):
+        for line, imported in imports_of(path.read_text(encoding="utf-8")):
             ours = imported.split(".")[0] in OURS and imported != "gristmill"  # which imports nothing of ours by itself
             strange = ours and not any(within(imported, one) for one in allowed)
             refused = any(within(imported, no) for one in FORBIDDEN if within(name, one) for no in FORBIDDEN[one])
@@ -150,7 +161,7 @@ def test_tests_import_the_rooms_by_their_installed_names():
     found = [
         f"{path.relative_to(ROOT)}:{line} imports {imported}"
         for path in modules(ROOT, "tests")
-        for line, imported in imports(ast.parse(path.read_text(encoding="utf-8"), str(path)))
+        for line, imported in imports_of(path.read_text(encoding="utf-8"))
         if imported.split(".")[0] in ROOMS
     ]
     assert found == []
@@ -160,7 +171,7 @@ def test_prefect_is_imported_by_its_own_modules_alone():
     having = {
         name_of(ROOT, path)
         for path in modules(ROOT, "flows")
-        for _, imported in imports(ast.parse(path.read_text(encoding="utf-8")))
+        for _, imported in imports_of(path.read_text(encoding="utf-8"))
         if within(imported, "prefect")
     }
     assert having <= set(PREFECT), having - set(PREFECT)
@@ -186,9 +197,10 @@ def circle(root: Path) -> list[str]:
     paths = {name_of(root, path): path for room in ROOMS for path in modules(root, room)}
     graph: dict[str, set[str]] = {}
     for name, path in paths.items():
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        tree.body = [part for node in tree.body for part in (node.orelse if is_for_annotations(node) else [node])]
-        graph[name] = {target for _, imported in imports(tree) if (target := room_of(imported, paths))} - {name}
+        tree = tree_of(path.read_text(encoding="utf-8"))
+        body = [part for node in tree.body for part in (node.orelse if is_for_annotations(node) else [node])]
+        run = ast.Module(body, [])
+        graph[name] = {target for _, imported in imports(run) if (target := room_of(imported, paths))} - {name}
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
@@ -244,7 +256,7 @@ def nested_imports(root: Path) -> list[str]:
         for path in modules(root, room)
         for node in {
             node
-            for function in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            for function in ast.walk(tree_of(path.read_text(encoding="utf-8")))
             if isinstance(function, functions)
             for node in ast.walk(function)
             if isinstance(node, ast.Import | ast.ImportFrom)
@@ -283,7 +295,7 @@ def test_modules_that_are_imported_lazily_exist_and_have_twins_for_annotations(r
     """The digest of a stage's code follows the twins, and mypy knows the modules by them."""
     for path in modules(ROOT, room):
         text = path.read_text(encoding="utf-8")
-        lazy, annotated = lazy_twins(ast.parse(text))
+        lazy, annotated = lazy_twins(tree_of(text))
         assert len(lazy) == text.count("lazy_import("), path
         for name, module in lazy.items():
             assert annotated.get(name) == module, f"{path}: {name}"
@@ -313,7 +325,7 @@ def test_numba_is_imported_from_one_module():
     importing = {
         name_of(ROOT, path)
         for path in modules(ROOT, "tasks")
-        for _, imported in imports(ast.parse(path.read_text(encoding="utf-8")))
+        for _, imported in imports_of(path.read_text(encoding="utf-8"))
         if within(imported, "numba")
     }
     assert importing == {

@@ -224,6 +224,7 @@ def drawn(each: Iterator[Any], most: int) -> list[Any]:
     return [some[at] for at in range(max(map(len, queues))) for some in queues if at < len(some)][:most]
 
 
+@pytest.mark.extended
 def test_a_swap(undisturbed, recipe, tmp_path):
     home = undisturbed.home("undisturbed")
     swapped = next(each for each in exchanges(home, None) if each.swap and each.kind == "documents/part-N.parquet")
@@ -231,6 +232,7 @@ def test_a_swap(undisturbed, recipe, tmp_path):
     assert result == "refused"
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("how", ["flip", "delete"])
 def test_a_damage(undisturbed, recipe, tmp_path, how):
     home = undisturbed.home("undisturbed")

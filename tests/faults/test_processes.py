@@ -187,6 +187,7 @@ def test_a_killed_run_leaves_no_process(command, tiny, when):
     assert run.end() == -signal.SIGKILL
 
 
+@pytest.mark.extended
 def test_an_interrupted_run_is_cancelled(command, tiny):
     """A Ctrl-C at a terminal goes to the whole group; files are private; the server listens on loopback alone."""
     run = command("interrupted", tiny, executor="serial")

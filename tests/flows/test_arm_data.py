@@ -27,6 +27,8 @@ from tests.conftest import page, write_warc
 from tests.corpora import context, fresh, plain_set
 from tests.planted.text import phrase, prose, pydoc_paragraphs
 
+pytestmark = pytest.mark.extended
+
 ORIGINALS = 60
 SHINGLES = 100
 # words appended to a text of 100 shingles, for a Jaccard similarity of 100 / (100 + n): .7, just below .8, .8, .9

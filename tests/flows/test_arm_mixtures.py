@@ -87,6 +87,7 @@ def ranks_read(data, name: str, tokens: int) -> list[set[int]]:
     return read
 
 
+@pytest.mark.extended
 def test_samples_are_read_in_the_order_of_the_ranges(home, base):
     arms = {
         "base": base,

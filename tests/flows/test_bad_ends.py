@@ -123,6 +123,7 @@ def test_a_source_of_which_nothing_can_be_read(given, tmp_path, name, sentence):
     assert not list(tmp_path.glob("home/stages/*/part-*")), "no page was read before"
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(("changes", "made", "sentence"), ENDS, ids=[sentence[:30] for *_, sentence in ENDS])
 def test_a_run_that_cannot_go_on(given, tmp_path, changes, made, sentence):
     steps = [step if isinstance(step, dict) else {"step": step} for step in changes.get("steps", ())]
@@ -141,6 +142,7 @@ def test_a_run_that_cannot_go_on(given, tmp_path, changes, made, sentence):
     assert re.search(sentence, found), found
 
 
+@pytest.mark.extended
 def test_whatif_answers_for_a_run_that_left_nothing(given, tmp_path):
     given["steps"].append(STRICT)
     assert "the corpus is empty after the step" in end(given, tmp_path)

@@ -275,6 +275,7 @@ def placed(sentence: str, fault: str) -> str:
     raise LookupError(fault)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("fault", ENDINGS)
 def test_a_fault_ends_the_run_with_one_sentence(own, tmp_path, fault):
     place, code, sentence = ENDINGS[fault]
@@ -304,6 +305,7 @@ LOSSES = {
 }
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("fault", LOSSES)
 def test_a_fault_costs_documents_where_the_docs_say_so(own, tmp_path, caplog, fault):
     place, code, rule, count, sentence = LOSSES[fault]
@@ -314,6 +316,7 @@ def test_a_fault_costs_documents_where_the_docs_say_so(own, tmp_path, caplog, fa
     assert wanted in caplog.text or any(wanted in detail for _, detail in lost)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("place", ["measure", "reader", "score"])
 def test_prints_are_lines_of_the_log_and_not_of_the_output(own, tmp_path, caplog, capsys, place):
     own(place, 'print("hello")')

@@ -60,6 +60,7 @@ def made_of(home, sources, workers=1):
     return made, stage, rows, drops
 
 
+@pytest.mark.extended
 def test_files_are_documents_and_what_is_none_is_in_the_ledger(tmp_path, archives):
     made, stage, rows, drops = made_of(tmp_path / "home", archives)
     check_balance(made.documents.folder, stage.part_records)
@@ -90,6 +91,7 @@ def test_names_that_are_no_text_end_no_run(tmp_path):
         made_of(tmp_path / "home", source)
 
 
+@pytest.mark.extended
 def test_a_document_leads_back_to_its_file(tmp_path, archives):
     *_, rows, drops = made_of(tmp_path / "home", archives)
     for row in rows[::5]:
@@ -100,6 +102,7 @@ def test_a_document_leads_back_to_its_file(tmp_path, archives):
     assert found.record.problem[0] == drops[0]["rule"]
 
 
+@pytest.mark.extended
 def test_several_workers_write_the_same_bytes(tmp_path, archives):
     one, *_ = made_of(tmp_path / "one", archives)
     two, *_ = made_of(tmp_path / "two", archives, workers=2)
@@ -108,6 +111,7 @@ def test_several_workers_write_the_same_bytes(tmp_path, archives):
     assert [open(part, "rb").read() for part in parts[0]] == [open(part, "rb").read() for part in parts[1]]
 
 
+@pytest.mark.extended
 def test_the_key_holds_a_folders_files(tmp_path, archives):
     home = tmp_path / "home"
     assert not made_of(home, archives)[0].documents.reused
@@ -117,6 +121,7 @@ def test_the_key_holds_a_folders_files(tmp_path, archives):
     assert not made_of(home, [archives[0] | {"unit": "repository"}])[0].documents.reused
 
 
+@pytest.mark.extended
 def test_tokens_of_documents_that_are_cut_lead_back_to_their_files(tmp_path, archives):
     fim = FillInTheMiddle(rate=0.7)
     data, _ = train_byte_bpe(iter(["# Copyright Jane\n\ndef number():\n    return 1\n"] * 20), 320, fim.tokens)

@@ -106,11 +106,13 @@ def test_the_core_declares_few_distributions_and_no_bound_above():
     assert not [each for each in needed if "<" in each.partition(";")[0]]
 
 
+@pytest.mark.extended
 def test_the_core_imports_no_package_of_an_extra():
     done = blocked(IMPORT, ALL, *CORE)
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("extra", [extra for extra in extras.EXTRAS if extra not in ("fp8", "kubernetes")])
 def test_a_package_that_is_refused_is_missing(extra):
     """Each of the extra by itself, for the modules' names are written by hand."""
@@ -133,6 +135,7 @@ NEEDING = {
 }
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("extra", NEEDING)
 @pytest.mark.parametrize("command", ["check", "corpus"])
 def test_check_and_run_name_the_extra_before_any_work(recipe, tmp_path, extra, command):
@@ -152,6 +155,7 @@ def environment(home):
     return {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), "GRISTMILL_HOME": str(home), "HOME": os.environ["HOME"]}
 
 
+@pytest.mark.extended
 def test_a_run_names_all_extras_at_once(recipe, tmp_path):
     path = recipe({"step": "c4"}, {"step": "pii"})
     done = blocked(COMMAND, ALL, "corpus", path, env=environment(tmp_path / "home"))
@@ -161,6 +165,7 @@ def test_a_run_names_all_extras_at_once(recipe, tmp_path):
     assert "needs aiohttp, s3fs and tenacity: pip install 'gristmill[remote]'" in done.stderr
 
 
+@pytest.mark.extended
 def test_indexes_and_code_name_their_extra_in_a_check(recipe, tmp_path):
     path = recipe(word_index=True, index=True, mixture={"weights": {"mill": 1}})
     done = blocked(COMMAND, extras.EXTRAS["search"], "check", path, env=environment(tmp_path / "home"))
@@ -180,6 +185,7 @@ def test_indexes_and_code_name_their_extra_in_a_check(recipe, tmp_path):
     )
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(
     ("extra", "arguments", "sentence"),
     [
@@ -202,6 +208,7 @@ def test_commands_name_the_extra_before_any_work(recipe, tmp_path, extra, argume
     assert "Traceback" not in said and not (home / "stages").exists()
 
 
+@pytest.mark.extended
 @pytest.mark.timeout(600)
 def test_a_corpus_and_its_tokens_are_made_without_any_extra(recipe, tmp_path):
     steps = [{"step": "textbook"}, {"step": "content_dedup"}, {"step": "minhash"}]

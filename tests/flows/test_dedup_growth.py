@@ -158,6 +158,7 @@ def near(step: MinHash, places: NearDuplicatesPlaces) -> Sizes:
     return sizes
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("step", [MinHash(), MinHash(threshold=None, bands=14, keep=("newest",))])
 def test_jobs_of_a_crawl_are_told_little(step):
     sizes = near(step, near_places(0, 0))
@@ -167,6 +168,7 @@ def test_jobs_of_a_crawl_are_told_little(step):
     assert sizes.jobs["verify" if step.threshold else "choose"] > 400 and sizes.jobs["verdicts"] > 100
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("shards", [1_000, pytest.param(SHARDS, marks=pytest.mark.slow)])
 def test_jobs_after_nine_crawls_are_told_little(shards):
     sizes = near(MinHash(), near_places(9, shards))
@@ -175,6 +177,7 @@ def test_jobs_after_nine_crawls_are_told_little(shards):
     assert max(sizes.bytes["label"]) < 2_000
 
 
+@pytest.mark.extended
 def test_jobs_of_exact_deduplication_are_told_little():
     places = corpus_places()
     for settings in (ContentDedup(keep=("best", "longest"), best="score"), UrlDedup()):
@@ -244,6 +247,7 @@ def deduplicate(home: str, shards: int, partitions: int, documents: int = 3) -> 
     near_duplicates.minhash(context(home), Texts(given).recipe, corpus, MinHash(partitions=partitions))
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(
     ("shards", "partitions", "fan_in"),
     [(2, 2, 512), (8, 4, 512), (32, 12, 4), pytest.param(600, 40, 512, marks=pytest.mark.slow)],

@@ -22,6 +22,8 @@ from gristmill.flows.demo import HarvestSettings, harvest
 from gristmill.flows.demo.modules import standard_library, submodules
 from gristmill.flows.demo.packages import Page, is_reference, main_text, manual_pages, prose_words
 
+pytestmark = pytest.mark.extended
+
 SECRET = "s3cr3t-5f1d0c"
 
 PLANTED = {

@@ -112,6 +112,7 @@ def test_they_are_those_of_the_unfiltered_sources(crawl, tmp_path, values, monke
     assert source["drawn"] == sum(map(len, drawn_tables(last.left))) > len(found["one"][0])
 
 
+@pytest.mark.extended
 def test_they_change_nothing_of_the_documents_and_the_ledger(crawl, tmp_path):
     """A larger fraction draws more of what URL steps drop."""
     found = []
@@ -127,6 +128,7 @@ def test_they_change_nothing_of_the_documents_and_the_ledger(crawl, tmp_path):
     assert found[0] == found[1]
 
 
+@pytest.mark.extended
 def test_without_steps_before_the_extraction_there_is_no_second_part(crawl, tmp_path):
     values = union(crawl)
     corpus = documents(context(str(tmp_path)), loaded(values | {"steps": values["steps"][1:]}, crawl), ())
@@ -134,6 +136,7 @@ def test_without_steps_before_the_extraction_there_is_no_second_part(crawl, tmp_
     assert "drawn" not in corpus.extracted.result["sources"]["web"]
 
 
+@pytest.mark.extended
 def test_a_run_reads_the_sources_once_and_lists_every_stage(crawl, tmp_path):
     small = {
         "tokenizer": {"vocab_size": 400, "sample_bytes": 20_000},

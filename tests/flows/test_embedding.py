@@ -85,6 +85,7 @@ def stage(corpus, name: str):
     return next(each for each in corpus.stages if each.name == name)
 
 
+@pytest.mark.extended
 def test_shards_order_and_workers_change_no_bit(tmp_path, made):
     step = Embedding(model=made.model, heads={"kind": made.kind}, min_score={"kind": 0.5}, reference=("books",))
     found = []
@@ -107,6 +108,7 @@ def test_shards_order_and_workers_change_no_bit(tmp_path, made):
         assert scores[i] == pytest.approx(exact, rel=1e-12)
 
 
+@pytest.mark.extended
 def test_another_head_or_cut_does_not_embed_again(tmp_path, made):
     home = str(tmp_path)
     _, bare = run(home, Embedding(model=made.model))

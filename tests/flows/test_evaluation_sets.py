@@ -82,6 +82,7 @@ def trained_on(data: Data) -> dict[str, str]:
     return {row["id"]: row["text"] for row in rows if row["id"] in ids}
 
 
+@pytest.mark.extended
 def test_recipes_with_other_steps_seeds_and_mixtures_are_evaluated_on_the_same_bytes(folder, tmp_path):
     short = {"step": "gopher_quality", "min_words": 120, "min_stop_words": 0, "min_alpha_words": 0}
     url = {"step": "url", "blocklists": [f"{folder}/hosts.txt"]}
@@ -122,6 +123,7 @@ def test_recipes_with_other_steps_seeds_and_mixtures_are_evaluated_on_the_same_b
     assert sizes["tokens"][1] < sizes["whole"][1]
 
 
+@pytest.mark.extended
 def test_another_limit_fraction_or_extraction_has_other_names(folder, tmp_path):
     whole = made(recipe(folder), tmp_path)
     mixture = recipe(folder)["mixture"]
@@ -133,6 +135,7 @@ def test_another_limit_fraction_or_extraction_has_other_names(folder, tmp_path):
         assert comparable(made(given, tmp_path)) != comparable(whole)
 
 
+@pytest.mark.extended
 def test_texts_that_a_recipe_names_are_evaluated_on_and_no_model_is_trained_on_them(folder, tmp_path):
     learned = {"step": "perplexity", "reference": ["books"], "max_percentile": 100, "order": 2}
     given = recipe(folder, learned)
@@ -163,6 +166,7 @@ def test_texts_that_are_not_there_are_named_before_anything_runs(folder, tmp_pat
     assert any("evaluation.apart" in str(each) and "none.jsonl" in str(each) for each in found)
 
 
+@pytest.mark.extended
 def test_the_same_bytes_for_any_home(folder, tmp_path):
     given = recipe(folder, evaluation={"apart": f"{folder}/apart.jsonl"})
     one, other = (made(given, tmp_path / name) for name in ("a", "b"))
@@ -174,6 +178,7 @@ def test_the_same_bytes_for_any_home(folder, tmp_path):
     assert all(np.array_equal(np.fromfile(a, "<u2"), np.fromfile(b, "<u2")) for a, b in zip(*shards, strict=True))
 
 
+@pytest.mark.extended
 def test_texts_that_a_recipe_names_are_no_documents_of_a_source_that_is_called_alike(folder, tmp_path):
     """Neither where the files have one name, nor where the sources have it, too."""
     (tmp_path / "web.jsonl").write_text((folder / "apart.jsonl").read_text())

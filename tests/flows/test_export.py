@@ -76,6 +76,7 @@ def home(tmp_path_factory) -> Path:
     return tmp_path_factory.mktemp("exports")
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("format", ["parquet", "jsonl"])
 def test_it_has_the_kept_documents_with_all_that_was_measured(home, format):
     target = home / format
@@ -216,6 +217,7 @@ class OneMore(Refusing):
             yield index, result
 
 
+@pytest.mark.extended
 def test_into_an_object_store_it_has_the_same_bytes(home, s3):
     local = home / "local"
     run(home, recipe(home / "raw", str(local)))

@@ -20,6 +20,8 @@ from gristmill.tasks.documents import group_losses as work
 from gristmill.tasks.documents.group_losses import KEPT, Limits, counts_folder, judge, sum_counts
 from tests.corpora import context
 
+pytestmark = pytest.mark.extended
+
 SOURCES, DOCUMENTS = 10, 200
 WIPED = 3
 

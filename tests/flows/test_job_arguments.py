@@ -154,6 +154,7 @@ def check(stages, *names: str) -> None:
             assert sent.common[phase] <= LARGEST, f"{name} {phase}: {sent.common[phase]} in common"
 
 
+@pytest.mark.extended
 def test_documents_with_the_names_of_a_snapshot(stages):
     crawl = "crawl-data/CC-MAIN-2025-33/segments/1754151280268.94"
     names = [f"{crawl}/warc/CC-MAIN-20250802220907-20250803010907-{n:05d}.warc.gz" for n in range(SHARDS)]
@@ -288,6 +289,7 @@ def test_index_of_words(stages, corpus):
     check(stages, "word_index")
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("seq_len", [None, 2048])
 def test_mixture(stages, tmp_path, seq_len):
     path = "../tokens-0123456789abcdef/train-{:05d}.bin"

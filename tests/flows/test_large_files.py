@@ -63,6 +63,7 @@ def extracted(home: str, source: dict, workers: Threads | None = None):
     return made, stage, [row for part in found for row in part], [row for part in dropped for row in part]
 
 
+@pytest.mark.extended
 def test_the_documents_and_drops_are_those_of_whole_files(tmp_path, crawl):
     source = {"name": "web", "warc": [crawl], "shard_bytes": 1}
     whole, stage, rows, drops = extracted(str(tmp_path / "whole"), source)
@@ -79,6 +80,7 @@ def test_the_documents_and_drops_are_those_of_whole_files(tmp_path, crawl):
         assert [part["rows_in"] for part in stream] == [RECORDS, *[0] * (len(stream) - 1)]
 
 
+@pytest.mark.extended
 def test_documents_of_ranges_lead_back_to_their_records(tmp_path, crawl):
     home = str(tmp_path / "home")
     _, _, rows, _ = extracted(home, {"name": "web", "warc": [crawl], "range_bytes": 4000})
@@ -90,6 +92,7 @@ def test_documents_of_ranges_lead_back_to_their_records(tmp_path, crawl):
             assert found.record.record_id == row["record_id"] and found.record.offset == row["offset"]
 
 
+@pytest.mark.extended
 def test_the_key_holds_the_ranges(tmp_path, crawl):
     home, source = str(tmp_path / "home"), {"name": "web", "warc": [crawl]}
     first, stage, rows, _ = extracted(home, source | {"range_bytes": 5000})
@@ -120,6 +123,7 @@ def lines_of(draw: random.Random) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.extended
 def test_lines_and_rows_are_read_in_ranges_too(tmp_path):
     folder = tmp_path / "rows"
     folder.mkdir()
@@ -184,6 +188,7 @@ def test_a_run_that_is_stopped_anywhere_gives_the_same(tmp_path, crawl):
     assert again.part_records == stage.part_records
 
 
+@pytest.mark.extended
 def test_the_few_files_of_a_part_of_a_snapshot_are_read_in_ranges_by_range_requests(tmp_path, crawl_server):
     draw = random.Random(8)
     names = [f"crawl-data/CC-MAIN-2024-22/segments/1/warc/{n}.warc.gz" for n in range(3)]

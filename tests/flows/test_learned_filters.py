@@ -73,6 +73,7 @@ def harm_model(folder) -> dict:
     return {"model": str(folder / "harm.bin"), "label": "harm", "drop_top": 10}
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("kind", FILTERS, ids=lambda kind: kind.model_fields["step"].default)
 def test_order_and_shards_change_no_bit_of_a_score(tmp_path, kind):
     name = kind.model_fields["step"].default
@@ -101,6 +102,7 @@ def test_batches_change_no_bit_of_the_language():
             assert pa.concat_arrays([part[name] for part in parts]).equals(column)
 
 
+@pytest.mark.extended
 def test_a_share_is_kept_of_what_each_model_has_scored(tmp_path):
     step = Quality(reference=("good",), **SMALL["quality"] | {"min_score": None, "keep_top": 25})
     *_, corpus, there = run(str(tmp_path), step, 3, 1)

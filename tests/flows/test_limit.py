@@ -29,6 +29,7 @@ def extracted(tmp_path, recipe: dict, **more):
     return corpus, stage, [parquet.read_table(part).to_pylist() for part in stage.parts]
 
 
+@pytest.mark.extended
 def test_the_first_documents_are_those_of_the_whole_run_and_later_files_are_not_opened(tmp_path, recipe):
     _, _, whole = extracted(tmp_path, recipe)
     corpus, stage, parts = extracted(tmp_path, recipe, limit=6)

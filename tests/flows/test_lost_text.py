@@ -80,6 +80,7 @@ def test_the_interval_holds_the_truth_in_19_of_20_corpora_and_what_is_shown_is_l
     assert held >= 19
 
 
+@pytest.mark.extended
 def test_text_that_an_earlier_crawl_keeps_is_not_lost(tmp_path):
     documents = planted(3)
     first, second = documents[::2], documents[1::2]

@@ -29,6 +29,8 @@ from gristmill.tasks.engine.spec import StageSpec
 from tests.corpora import build_in
 from tests.planted.text import prose
 
+pytestmark = pytest.mark.extended
+
 HEAVY = ("prefect", "distributed", "dask", "mlflow", "torch")
 COMMAND = f"""
 import sys

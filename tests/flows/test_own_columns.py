@@ -81,6 +81,7 @@ def documents(corpus) -> list[dict]:
     return [each for part in parts for each in parquet.read_table(part).to_pylist()]
 
 
+@pytest.mark.extended
 def test_values_and_types_are_those_of_the_files_through_edits_and_cuts(tmp_path, folder):
     steps = [{"step": "pii"}, {"step": "line_dedup"}]
     _, corpus = curated(tmp_path / "home", sources(folder), steps)
@@ -108,6 +109,7 @@ def test_values_and_types_are_those_of_the_files_through_edits_and_cuts(tmp_path
         assert given["meta"] == whole and given["seen"] is None
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("format", ["parquet", "jsonl"])
 def test_exports_shows_and_lineage_have_them(tmp_path, folder, format):
     to = {"export": {"to": str(tmp_path / "out"), "format": format}}
@@ -129,6 +131,7 @@ def test_exports_shows_and_lineage_have_them(tmp_path, folder, format):
     assert found.record is not None and not found.trouble
 
 
+@pytest.mark.extended
 def test_groups_of_a_mixture_are_a_column_of_the_sources(tmp_path, folder):
     mixture = {"by": ["license"], "weights": {"cc0": 3, "by": 1, "by-sa": 1}, "heldout_fraction": 0.1}
     given = sources(folder, ["license"], ["license"])[:2]

@@ -150,6 +150,7 @@ def test_they_run_on_workers_and_their_code_is_in_the_key(place):
         key = other
 
 
+@pytest.mark.extended
 def test_a_page_that_kills_an_engine_costs_that_page(place):
     key, _ = run(place, recipe(place, "worse_engine:paragraphs"), "local")
     found, lost = rows(place, key)

@@ -61,6 +61,7 @@ def run(place: Path, kind: str) -> dict[str, tuple[str, bool]]:
     return {name: (key, reused) for name, key, reused in json.loads(done.stdout.splitlines()[-1])}
 
 
+@pytest.mark.extended
 def test_it_runs_on_workers_is_in_the_ledger_replayed_and_made_again_when_edited(place):
     first = run(place, "local")
     assert not any(reused for _, reused in first.values())

@@ -74,6 +74,7 @@ def rows(folder: str, part=layout.part) -> list[dict]:
     return [row for shard in range(2) for row in parquet.read_table(part(folder, shard)).to_pylist()]
 
 
+@pytest.mark.extended
 def test_the_first_by_id_stays_and_the_ledgers_have_the_rest(made):
     before, lines, spans, last = (rows(made[n]) for n in ("documents", "line_dedup", "sentence_dedup", "edited"))
     first = min(row["id"] for row in before)

@@ -57,6 +57,7 @@ def digests(folder: str) -> dict[str, str]:
     }
 
 
+@pytest.mark.extended
 def test_the_same_bytes_for_one_worker_and_two_and_a_ledger_that_balances(tmp_path, recipe):
     one = documents(context(str(tmp_path / "one"), Threads(1, None)), recipe, ())
     two = documents(context(str(tmp_path / "two"), Threads(2, None)), recipe, ())

@@ -59,6 +59,7 @@ def recipe(folder: Path, **given) -> dict:
     }
 
 
+@pytest.mark.extended
 def test_documents_are_put_into_buckets_and_cut_by_language(folder):
     given = recipe(folder, keep_buckets=["head", "middle"])
     home = MachineSettings(home=str(folder / "home"))

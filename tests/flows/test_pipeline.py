@@ -138,11 +138,13 @@ def again(undisturbed, recipe, changed) -> list[str]:
     return undisturbed.log("again").split("=== ")[1:]
 
 
+@pytest.mark.extended
 def test_again_everything_is_reused(again):
     log, _, _ = again
     assert log.count(": reused ") == len(ALL) and log.count(": made ") == 0
 
 
+@pytest.mark.extended
 def test_another_threshold_costs_only_what_lies_behind_it(undisturbed, again):
     _, log, _ = again
     # the same documents are dropped, so that what reads the texts and the selection behind these is not made again
@@ -290,6 +292,7 @@ def test_the_report_page_has_the_figures_of_the_run(undisturbed, runs, recipe):
     )  # lengths, two of the classifier, clusters, losses
 
 
+@pytest.mark.extended
 def test_the_same_model_under_another_name_is_tracked_there_too(undisturbed, again):
     """What is reused is recorded from the model's own files, point by point."""
     client = mlflow.MlflowClient(f"sqlite:///{undisturbed.home('again')}/mlflow.db")

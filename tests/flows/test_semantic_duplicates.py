@@ -176,6 +176,7 @@ def test_one_cluster_drops_what_all_pairs_say(tmp_path, planted, similarity):
         assert detail == f"cosine {exact_dot(vectors[i], vectors[of]) / SCALE**2:.4f}"
 
 
+@pytest.mark.extended
 def test_shards_order_and_workers_change_nothing_and_clusters_lose_pairs_alone(tmp_path, planted):
     step = SemanticDedup(similarity=0.9, clusters=4)
     found = [
@@ -219,6 +220,7 @@ def test_of_a_cluster_at_most_so_many_are_kept(tmp_path, planted, most, keep):
     assert sorted(kept) == sorted({*planted.texts} - {*found})
 
 
+@pytest.mark.extended
 def test_a_balance_is_the_same_for_any_shards_and_workers(tmp_path, planted):
     found = [
         losses(run(str(tmp_path / f"{at}"), planted, Diversify(clusters=4, most=0.5), shards, seed, workers)[1])

@@ -77,6 +77,7 @@ def content(tmp_path, n: int) -> str:
     return (tmp_path / "texts" / "ab"[n % 7 == 0] / f"{n:03d}.txt").read_text()
 
 
+@pytest.mark.extended
 def test_the_documents_and_drops_are_those_of_each_file_alone(tmp_path, sources):
     made, _, rows, drops = extracted(str(tmp_path / "home"), sources[1:])
     alone = [source | {"shard_bytes": 1} for source in sources[1:]]
@@ -87,6 +88,7 @@ def test_the_documents_and_drops_are_those_of_each_file_alone(tmp_path, sources)
     assert damaged == {("a/032.jsonl.gz", "damaged_record"), ("b/021.parquet", "damaged_record")}
 
 
+@pytest.mark.extended
 def test_many_texts_are_few_jobs_that_do_not_carry_their_names(tmp_path, sources):
     workers = Weighed(1, None)
     made, stage, rows, drops = extracted(str(tmp_path / "home"), sources[:1], workers)
@@ -100,6 +102,7 @@ def test_many_texts_are_few_jobs_that_do_not_carry_their_names(tmp_path, sources
     assert len(list((tmp_path / "home" / "fingerprints").iterdir())) == len(made.sources)
 
 
+@pytest.mark.extended
 def test_a_document_of_many_files_leads_back_to_its_own(tmp_path, sources):
     home = str(tmp_path / "home")
     *_, rows, _ = extracted(home, sources)
@@ -110,6 +113,7 @@ def test_a_document_of_many_files_leads_back_to_its_own(tmp_path, sources):
             assert found.record.payload.decode() == row["text"]
 
 
+@pytest.mark.extended
 def test_the_key_holds_the_grouping_and_every_files_content(tmp_path, sources):
     home, texts = str(tmp_path / "home"), sources[:1]
     first, *_ = extracted(home, texts)
@@ -121,6 +125,7 @@ def test_the_key_holds_the_grouping_and_every_files_content(tmp_path, sources):
     assert not changed.documents.reused
 
 
+@pytest.mark.extended
 def test_a_limit_reads_the_first_of_many_files(tmp_path, sources):
     home, texts = str(tmp_path / "home"), sources[:1]
     *_, whole, _ = extracted(home, texts)
@@ -132,6 +137,7 @@ def test_a_limit_reads_the_first_of_many_files(tmp_path, sources):
         assert found.record is not None and found.record.payload.decode() == rows[40]["text"]
 
 
+@pytest.mark.extended
 def test_files_of_a_store_go_together_too(tmp_path, s3):
     fs = fsspec.filesystem("s3")
     for n in range(60):

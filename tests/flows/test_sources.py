@@ -13,6 +13,8 @@ from gristmill.tasks.reading.index import SELECTION
 from tests.corpora import context
 from tests.planted import Plan, plant
 
+pytestmark = pytest.mark.extended
+
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory):

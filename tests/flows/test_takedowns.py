@@ -142,6 +142,7 @@ def test_only_the_shards_that_were_hit_are_encoded_again(given, tmp_path, monkey
     assert open_stage(after.tokens.folder).inputs["tokenizer"] == whole.tokenizer.key
 
 
+@pytest.mark.extended
 def test_a_host_and_an_empty_list(given, tmp_path):
     listed = tmp_path / "takedowns.txt"
     listed.write_text("")
@@ -159,6 +160,7 @@ def test_a_list_that_is_not_there_is_named_before_a_run(given, tmp_path):
         before_run(recipe, MachineSettings(home=str(tmp_path / "home")))
 
 
+@pytest.mark.extended
 def test_the_text_of_a_document_that_was_taken_down_is_not_printed(given, tmp_path):
     (tmp_path / "gone.txt").write_text("https://site0.example/0/0\n")
     recipe = load(given | {"takedowns": [str(tmp_path / "gone.txt")]})
@@ -168,6 +170,7 @@ def test_the_text_of_a_document_that_was_taken_down_is_not_printed(given, tmp_pa
     assert one.text is None and one.unmarked == "a takedown list names the document"
 
 
+@pytest.mark.extended
 def test_a_report_shows_nothing_of_a_document_that_a_list_names_whatever_dropped_it(given, tmp_path):
     steps = [*given["steps"], {"step": "where", "drop": "url like 'https://site_.example/0/%'"}]
     texts = {n: pydoc_paragraphs()[n][:60] for n in range(DOCUMENTS)}

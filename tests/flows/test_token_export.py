@@ -16,6 +16,8 @@ from gristmill.storage.training_manifest import load_training_manifest
 from tests.corpora import context
 from tests.planted.text import pydoc_paragraphs
 
+pytestmark = pytest.mark.extended
+
 STEPS, BATCH, SEQ_LEN, SEED = 12, 2, 16, 3
 
 

@@ -116,6 +116,7 @@ def paged(n: int = 80) -> list[dict]:
     return draw.sample(found, len(found))
 
 
+@pytest.mark.extended
 def test_lines_of_one_page_are_in_one_half(tmp_path):
     given = paged()
     (tmp_path / "l.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in given))

@@ -95,6 +95,7 @@ def made(home, recipe: dict) -> list[StageResult]:
     return last.left.stages
 
 
+@pytest.mark.extended
 def test_each_drop_names_its_clause_and_the_values(tmp_path):
     read, judged = made(tmp_path / "home", recipe(tmp_path, keep=KEEP))
     ids = urls(read.folder)
@@ -174,6 +175,7 @@ def test_check_knows_types_and_a_column_that_comes_later(tmp_path):
     assert "there is no column gopher_quality_words here" in str(error.value)
 
 
+@pytest.mark.extended
 def test_two_wheres_are_counted_and_replayed_each_by_its_name(tmp_path):
     """One ahead of deduplication, one behind it: the ledger, the funnel, `whatif` and `columns` know them apart."""
     given = recipe(tmp_path, "twice", keep="rank is null or rank < 50")

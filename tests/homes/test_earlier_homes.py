@@ -121,7 +121,12 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+SHORT = ("home verify recipe.yaml", "report recipe.yaml", "check recipe.yaml")
+
+
+@pytest.mark.parametrize(
+    "command", [each if each in SHORT else pytest.param(each, marks=pytest.mark.extended) for each in COMMANDS]
+)
 def test_commands_read_it(unpacked, command):
     before = manifests(unpacked)
     program = "import sys; from gristmill.flows.cli import main; main()"

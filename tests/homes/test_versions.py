@@ -7,6 +7,7 @@ from gristmill.flows.cli.app import RENAMED
 from tests.homes.versions import PAGE, ROOT, SHARED, changes_beside, page, stages, steps
 
 
+@pytest.mark.extended
 def test_the_page_has_the_versions_of_the_code():
     assert PAGE.read_text(encoding="utf-8") == page(), "run python -m tests.homes.versions"
 
@@ -23,6 +24,7 @@ def test_the_versions_are_those_of_the_golden_outputs():
     assert {name for name, version in working.items() if version > 1} <= {name for name, _ in raised}
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("declared", [stages, steps])
 def test_each_version_has_a_comment(declared):
     without = {

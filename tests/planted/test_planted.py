@@ -67,6 +67,7 @@ def test_same_seed_same_bytes(tmp_path):
         plant(tmp_path / "a", plan)
 
 
+@pytest.mark.extended
 def test_all_kinds_and_variants_are_there_and_counts_add_up(rows):
     assert {kind: len(set(VARIANTS.get(kind, "-"))) for kind in KINDS} == {"page": 1, **HELD}
     pages = {row["page"]: row for row in rows if row["page"] is not None}
@@ -265,6 +266,7 @@ def test_planted_similarities_are_those_of_brute_force(truth, sets):
     assert max(len(sets[a] & sets[b]) / len(sets[a] | sets[b]) for a, b in others if sets[a] and sets[b]) < 0.02
 
 
+@pytest.mark.extended
 def test_every_similar_pair_is_in_the_truth(truth, sets):
     """None is planted by accident; copies of one template are similar through their base."""
     template = {row["page"] for row in truth.rows(kind="template")}

@@ -38,6 +38,7 @@ def unnamed(before: list[str], now: list[str], section: str) -> list[str]:
     return [line for line in changed if not named.issuperset(re.findall(r"[\w-]+", name_of(line)))]
 
 
+@pytest.mark.extended
 @pytest.mark.skipif(bool(other_installed(["typer"])), reason="how options are listed depends on typer")
 def test_what_differs_from_the_last_release_is_in_the_changelog():
     before = RELEASED.read_text(encoding="utf-8").splitlines()

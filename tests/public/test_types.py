@@ -22,6 +22,7 @@ gristmill.corpus(7)
 """
 
 
+@pytest.mark.extended
 def test_the_stub_of_functions_is_that_of_the_code():
     stub = Path(gristmill.__file__).with_name("functions.pyi").read_text(encoding="utf-8")
     assert stub == signatures() + "\n", "run python -m tests.public.signatures > gristmill/functions.pyi"

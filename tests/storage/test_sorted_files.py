@@ -49,6 +49,7 @@ NEAR_ENDS = st.integers(0, 9).map(lambda n: 2**64 - 1 - n)
 NODES = st.tuples(st.sampled_from([0, 1, 2047]), st.integers(0, 3), st.integers(0, 300))
 
 
+@pytest.mark.extended
 @settings(deadline=None)
 @given(
     st.one_of(

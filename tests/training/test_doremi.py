@@ -17,6 +17,8 @@ from gristmill.training.hub.weights import load_model
 from gristmill.training.run import launch
 from gristmill.training.step.optimizer import learning_rate
 
+pytestmark = pytest.mark.extended
+
 STEPS = 12
 
 

@@ -44,6 +44,7 @@ from tests.flows.reports.test_near_duplicates import EVIL, Parsed
 # --- who is given the pages ---
 
 
+@pytest.mark.extended
 def test_the_address_is_of_the_loopback_and_has_a_token_of_its_own(server, opened):
     assert server.server_address[0] == "127.0.0.1"
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+/[\w-]{32}/", server.address)
@@ -174,6 +175,7 @@ def written(server: Server, opened: Opened) -> dict[str, str]:
     return found
 
 
+@pytest.mark.extended
 def test_nothing_of_a_document_is_markup(server, opened):
     pages = written(server, opened)
     assert len([name for name in pages if name.startswith("document ")]) >= 4
@@ -218,6 +220,7 @@ def test_a_rule_shows_what_it_dropped_with_value_threshold_and_text(server, open
     assert articles[0].xpath(".//div[@class='text']")[0].text_content().split()[0] in texts
 
 
+@pytest.mark.extended
 def test_draws_are_by_the_seed_and_each_document_is_as_probable(opened):
     step = opened.step(key(opened))
     total = recorded(opened)["words"]
@@ -279,6 +282,7 @@ def test_a_setting_is_known_by_the_rule_that_it_moves():
     assert percentile.ends == (0, 100) and percentile.signal == ""
 
 
+@pytest.mark.extended
 def test_every_step_and_rule_of_the_funnel_has_its_page_and_every_link_leads_somewhere(server, opened):
     assert {rule for step in opened.steps for rule in step.drops} >= {"empty_text", "words"}
     todo, seen = [""], set()
@@ -430,6 +434,7 @@ def test_pages_have_no_addresses_of_elsewhere(server, opened):
             assert "://" not in address and not address.startswith(("/", ".."))
 
 
+@pytest.mark.extended
 def test_the_command_serves_until_it_is_interrupted(opened):
     program = "import sys; from gristmill.flows.cli import main; main()"
     environment = os.environ | {"GRISTMILL_HOME": opened.settings.home}

@@ -28,6 +28,8 @@ from tests.flows.browse.chromium import PROGRAM, Tab, chromium, elsewhere
 from tests.flows.browse.hostile import STEP, ask, finish
 from tests.flows.reports.test_near_duplicates import Parsed
 
+pytestmark = pytest.mark.extended
+
 RUN = "window.harmed=1;alert(1)"
 OUT = "http://harm.example/"
 KINDS = {

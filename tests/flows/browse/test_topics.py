@@ -16,6 +16,8 @@ from gristmill.tasks.models.embedders import vectors_of
 from tests.flows.browse.hostile import HOSTILE, finish
 from tests.tasks.models.embedding.test_static_model import write
 
+pytestmark = pytest.mark.extended
+
 TOPICS = ("river wheel mill", "grain flour stone")
 
 

@@ -24,6 +24,8 @@ from gristmill.storage import files
 from tests.corpora import context
 from tests.flows.browse.hostile import ask, key, page, recorded
 
+pytestmark = pytest.mark.extended
+
 
 def post(server, query: dict, **headers: str) -> int:
     origin = {"Origin": f"http://{server.hosts[0]}"}

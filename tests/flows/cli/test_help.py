@@ -126,6 +126,7 @@ def test_a_command_of_the_table_has_a_function_with_the_rest_of_its_help(path, e
     assert "--help" in help_of(*path)
 
 
+@pytest.mark.extended
 def test_no_function_of_a_command_is_missing_in_the_table():
     """Functions with parameters of Typer are commands."""
     functions = {entry.load().callback.__wrapped__ for _, entry in commands()}

@@ -89,12 +89,14 @@ def test_status_reads_manifests_without_the_libraries_of_the_work(home):
     assert packages & WORK == set()
 
 
+@pytest.mark.extended
 def test_check_reads_a_recipe_and_looks_for_its_files_without_them(home):
     shown, packages = run("check", "refinedweb", "--json", home=home)
     assert '"findings": []' in shown
     assert packages & WORK == set()
 
 
+@pytest.mark.extended
 def test_a_corpus_needs_no_library_of_training():
     program = (
         "import sys, gristmill, gristmill.flows.cli.exporting, gristmill.flows.cli.results\n"
@@ -106,6 +108,7 @@ def test_a_corpus_needs_no_library_of_training():
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.extended
 def test_a_finished_run_is_opened_without_prefect_or_libraries_of_training(tmp_path):
     program = (
         "import sys, gristmill\n"
@@ -121,6 +124,7 @@ def test_a_finished_run_is_opened_without_prefect_or_libraries_of_training(tmp_p
     assert done.stdout.splitlines() == ["True", "[]"], done.stderr
 
 
+@pytest.mark.extended
 def test_the_corpus_page_starts_without_libraries_that_its_first_view_does_not_need():
     program = (
         "import sys, gristmill.flows.explore.browse.server\n"

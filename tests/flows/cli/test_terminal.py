@@ -14,6 +14,8 @@ from gristmill.flows.machine.runs import RunRecorder
 from gristmill.flows.recipe.recipe import load
 from tests.corpora import context
 
+pytestmark = pytest.mark.extended
+
 # a title, a cleared screen, a colour by C1, a reversed line, a status report that a shell would read as typed
 HOSTILE = "\x1b]0;owned\x07 \x1b[2J \x9b31m \u202egnihton\u202c \x1b[6n \x7f [bold]:warning:[/bold] [link=http://x]"
 FORGED = "https://a.example/\x1b[2J\nforged: line\u2028"

@@ -14,6 +14,7 @@ JUDGED = evaluation(150)
 ALIKE = COMPONENTS.model_copy(update={"document": 0.0})
 
 
+@pytest.mark.extended
 def test_false_verdicts_and_coverage_in_a_few_decisions():
     found = rates(40, {"A": 0.0}, PROTOCOL, JUDGED)
     # Five standard errors: this finds a blunder, the slow tests find a percent.

@@ -25,6 +25,7 @@ ROWS = {
 }
 
 
+@pytest.mark.extended
 def test_the_simulator_draws_what_it_says():
     many = 200
     assert np.allclose(differences(World(effect=0.02, **NONE), 3), 0.02)

@@ -57,6 +57,7 @@ def home(tmp_path_factory):
     return context(str(tmp_path_factory.mktemp("home")))
 
 
+@pytest.mark.extended
 def test_evaluation_documents_and_tokenizer_are_those_of_both_recipes_in_either_order(home, recipes):
     base, other = recipes
     one = arm_data(home, {"base": base, "other": other}, tokens=10**6, **PROXY)
@@ -78,6 +79,7 @@ def test_evaluation_documents_and_tokenizer_are_those_of_both_recipes_in_either_
     assert sorted(taken) == ["1-web", "2-web"] and 0.5 < first / second < 2, "the same weight for both"
 
 
+@pytest.mark.extended
 def test_hosts_are_unknown_where_nothing_reads_the_urls(home, recipes):
     base, other = recipes
     [source] = other.sources
@@ -87,6 +89,7 @@ def test_hosts_are_unknown_where_nothing_reads_the_urls(home, recipes):
     assert judged.names == ("unread", "web") and judged.hostless == ("unread",) == judged.alone
 
 
+@pytest.mark.extended
 def test_recipes_with_the_same_sources_have_the_data_of_one(home, recipes):
     base, _ = recipes
     alone = arm_data(home, {"base": base}, tokens=10**6, **PROXY)
@@ -94,6 +97,7 @@ def test_recipes_with_the_same_sources_have_the_data_of_one(home, recipes):
     assert (alone.evaluation.key, alone.tokenizer.key) == (both.evaluation.key, both.tokenizer.key)
 
 
+@pytest.mark.extended
 def test_a_tokenizer_that_is_given_encodes_all(home, recipes):
     base, other = recipes
     alone = arm_data(home, {"base": base}, tokens=10**6, **PROXY)
@@ -115,6 +119,7 @@ def read(mixture) -> list[str]:
     return texts
 
 
+@pytest.mark.extended
 def test_each_pair_reads_its_own_half_of_the_hosts_the_same_for_all_recipes(home, recipes):
     base, _ = recipes
     arms = {"base": base, "raw": raw(base).recipe}
@@ -138,6 +143,7 @@ def test_each_pair_reads_its_own_half_of_the_hosts_the_same_for_all_recipes(home
     assert data.budget_tokens < whole.budget_tokens
 
 
+@pytest.mark.extended
 def test_a_source_of_one_host_cannot_be_resampled(home, tmp_path):
     one = recipe("one", web=lines(tmp_path / "one.jsonl", SMALL, hosts=1))
     with pytest.raises(

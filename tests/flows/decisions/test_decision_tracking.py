@@ -100,6 +100,7 @@ def test_an_end_by_an_error_a_kill_and_a_signal_then_one_parent_and_one_child_a_
         assert {run.data.tags[PARENT_TAG] for run in children} == {parent.info.run_id}
 
 
+@pytest.mark.extended
 def test_the_runs_show_arms_pairs_rates_and_verdicts(settings, decided):
     finish(settings, decided)
     [parent], children = runs_of(settings, decided.id)
@@ -131,6 +132,7 @@ def test_the_runs_show_arms_pairs_rates_and_verdicts(settings, decided):
     assert table["data"][0][table["columns"].index("verdict")] == sentence
 
 
+@pytest.mark.extended
 def test_another_decision_has_runs_of_its_own(settings, decided):
     with tracked(settings, decided, "f" * 16) as run:
         log_runs(run, decided.runs[:1], {})

@@ -89,6 +89,7 @@ def test_the_reference_text_is_what_the_harvest_has_written(tmp_path):
     assert source.text == ("./reference/**/*.txt",)
 
 
+@pytest.mark.extended
 def test_the_command_ends_before_any_work_and_its_plan_says_why(tmp_path, monkeypatch):
     monkeypatch.setenv("GRISTMILL_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("COLUMNS", "2000")

@@ -74,6 +74,7 @@ def reasons(alone: list) -> dict[str, int]:
     return {one.reason: one.documents for one in alone}
 
 
+@pytest.mark.extended
 def test_of_a_corpus_with_itself_nothing_differs(tmp_path):
     one = curated(tmp_path, planted())
     found = compare(one, one)
@@ -84,6 +85,7 @@ def test_of_a_corpus_with_itself_nothing_differs(tmp_path):
     assert "Nothing differs" in page(other)
 
 
+@pytest.mark.extended
 def test_a_threshold_is_named_with_all_that_it_dropped(tmp_path):
     found = compare(curated(tmp_path, planted()), curated(tmp_path, planted(), STRICT))
     assert (reasons(found.only_a), found.only_b) == ({"gopher_quality.words": 8}, [])
@@ -170,6 +172,7 @@ def test_tokens_are_those_of_the_documents_that_are_trained_on(tmp_path):
     assert {one.name: one.documents for one in found.sources.most} == {"web": (24, 19), "books": (24, 20)}
 
 
+@pytest.mark.extended
 def test_stages_are_compared_by_their_labels_and_as_json(tmp_path, monkeypatch):
     one, other = (curated(tmp_path, planted(), step) for step in (LENIENT, STRICT))
     labels = [f"{corpus.kept.name}-{corpus.kept.key}" for corpus in (one, other)]
@@ -253,6 +256,7 @@ def test_the_page_is_written_where_it_is_asked(tmp_path):
     assert Path(write(found, str(tmp_path / "deep" / "page.html"))).exists()
 
 
+@pytest.mark.extended
 def test_recipes_are_compared_once_they_are_finished(tmp_path):
     rows = [{"url": f"https://a.example/{n}", "text": " ".join([f"word{chr(97 + n % 26)}"] * n)} for n in range(1, 60)]
     (tmp_path / "pages.jsonl").write_text("\n".join(map(json.dumps, rows)))

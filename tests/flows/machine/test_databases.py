@@ -107,6 +107,7 @@ def test_a_sound_database_is_never_taken_for_a_damaged_one(tmp_path):
         assert damage(path) == ""
 
 
+@pytest.mark.extended
 def test_mlflows_database_of_an_older_schema_is_upgraded_and_its_copy_is_not(tmp_path):
     sqlalchemy, alembic = pytest.importorskip("sqlalchemy"), pytest.importorskip("alembic.command")
     from mlflow.store.db import utils

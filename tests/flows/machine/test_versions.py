@@ -127,6 +127,7 @@ def looked(undisturbed, recipe, tmp_path_factory):
     return Checkout(folder / "code"), str(folder / "recipe.yaml"), str(undisturbed.home("undisturbed"))
 
 
+@pytest.mark.extended
 def test_code_that_is_renamed_moved_joined_split_and_rewritten_changes_no_key(looked):
     checkout, recipe, home = looked
     before = checkout.run(LOOK, recipe, home=home)
@@ -138,6 +139,7 @@ def test_code_that_is_renamed_moved_joined_split_and_rewritten_changes_no_key(lo
     assert {same for _, same in after} == {"False"}, "the code digests did change, and are recorded"
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("library", ["pyarrow", "publicsuffixlist"])
 def test_another_release_of_a_library_changes_no_key(looked, tmp_path, library):
     _, recipe, home = looked
@@ -151,6 +153,7 @@ def test_another_release_of_a_library_changes_no_key(looked, tmp_path, library):
     assert len(found) > 20
 
 
+@pytest.mark.extended
 def test_a_raised_version_makes_its_stage_and_those_whose_inputs_differ(recipe, tmp_path, monkeypatch):
     home, named = str(tmp_path / "home"), ("name", "seed", "sources")
     steps = [{"step": name} for name in ("extract", "language", "gopher_quality", "minhash", "pii")]

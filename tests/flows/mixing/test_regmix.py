@@ -37,6 +37,7 @@ def runs(law, count: int) -> tuple[np.ndarray, np.ndarray]:
     return shares, law(shares) + np.random.default_rng(2).normal(0, NOISE, count)
 
 
+@pytest.mark.extended
 def test_a_linear_law_has_its_best_mixture_in_a_corner():
     found = optimum(*runs(linear, 24), seed=0, resamples=10)
     assert found.shares[1] > 0.95 and found.shares.sum() == pytest.approx(1) and found.shares.min() >= 0
@@ -45,6 +46,7 @@ def test_a_linear_law_has_its_best_mixture_in_a_corner():
     assert found.rank_correlation > 0.9
 
 
+@pytest.mark.extended
 def test_a_law_of_falling_returns_has_it_between_two_kinds():
     found = optimum(*runs(saturating, 32), seed=0, resamples=10)
     # on the line from one kind to the other, by brute force
@@ -126,6 +128,7 @@ def gentle(shares: np.ndarray) -> np.ndarray:
     return 2 + 0.02 * ((shares - np.array([0.3, 0.3, 0.25, 0.15])) ** 2).sum(1)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("law", [saturating, gentle, flat])
 def test_the_error_of_a_gain_holds_its_truth(law):
     """In 90 of 100 cases within the error to both sides, as it says; ten draws of two gains each."""
@@ -158,6 +161,7 @@ def steep(shares: np.ndarray) -> np.ndarray:
     return 2 + of_texts + 2.5 * shares[:, 2] ** 4
 
 
+@pytest.mark.extended
 def test_what_is_taken_is_known_to_be_good():
     """Beside the mixture that is predicted to lose least, of which no run may be near."""
     line = np.linspace(0, 1, 2001)

@@ -28,6 +28,8 @@ from gristmill.training.run.loop import train
 from tests.corpora import context
 from tests.planted.text import pydoc_paragraphs
 
+pytestmark = pytest.mark.extended
+
 TRAINING = {
     "steps": 24,
     "batch": 4,

@@ -40,6 +40,7 @@ def train(out, kind: str, path, good=("fine",)) -> dict:
     return classifier.from_labels(str(out), kind, [str(path)], good, SMALL, "body", "verdict")
 
 
+@pytest.mark.extended
 def test_labelled_files_of_any_form_give_the_same_classifier(tmp_path):
     given = rows()
     (tmp_path / "l.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in given))

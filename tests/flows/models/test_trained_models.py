@@ -68,6 +68,7 @@ def test_an_unfinished_training_is_named(given, tmp_path):
         trained_model(given, MachineSettings(home=str(tmp_path)))
 
 
+@pytest.mark.extended
 def test_figures_are_written_and_logged(home, given, tmp_path, invoke):
     (tmp_path / "pairs.jsonl").write_text('{"context": "The", "choices": ["function", "zzz"], "answer": 0}\n' * 3)
     (tmp_path / "last.jsonl").write_text('{"context": "The module", "target": "is"}\n' * 2)

@@ -72,6 +72,7 @@ def settings(ranks: int, **given) -> TrainingConfig:
     return TrainingConfig(**(fixed | {"optimizer": "adamw"} | given))
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("block", ["llama", "nanochat"])
 def test_the_formula_is_within_a_tenth_of_the_tracker_and_would_not_be_without_a_part(block, monkeypatch):
     training, small = settings(1), SMALL.model_copy(update={"block": block})

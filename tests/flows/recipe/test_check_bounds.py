@@ -34,6 +34,7 @@ def test_the_first_problems_are_listed_and_the_others_counted(checked):
     assert lines[-1] == f"k.yaml: {5000 - MAX_FINDINGS:,} more problems; correct these first"
 
 
+@pytest.mark.extended
 def test_a_recipe_with_very_many_values_is_refused_before_it_is_read(checked):
     [line] = checked(HEAD + "".join(f"k{n}: 1\n" for n in range(MAX_VALUES)))
     assert f"has more than {MAX_VALUES:,} keys and values; divide it into several recipes" in line

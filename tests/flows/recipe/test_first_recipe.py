@@ -77,6 +77,7 @@ def test_columns_of_lines_are_found_by_their_names(folder, packed):
     assert steps["language"]["keep"] == ["fr"] and steps["gopher_quality"]["min_stop_words"] == 0
 
 
+@pytest.mark.extended
 def test_init_says_what_it_took_a_column_for_and_which_it_left(folder):
     row = {"content": ENGLISH, "permalink": "https://a", "docKey": "k", "pubDate": "2024-05-18", "license": "by"}
     (folder / "x.jsonl").write_bytes(lines([row | {"language": "en"}] * 5))
@@ -193,6 +194,7 @@ def test_a_shipped_recipe_is_written_with_its_comments(tmp_path, monkeypatch):
     assert CliRunner().invoke(app, ["recipe", "init", "no-such-recipe", "--out", "b.yaml"]).exit_code != 0
 
 
+@pytest.mark.extended
 def test_a_folder_of_pdf_documents_is_read_in_the_language_that_they_have(folder):
     (folder / "papers" / "deep").mkdir(parents=True)
     for place in ("papers/a.pdf", "papers/deep/b.pdf"):
@@ -246,6 +248,7 @@ def init(folder, rows: list[dict]) -> tuple[str, dict]:
     return shown.stdout, {step["step"]: step for step in recipe["steps"]}
 
 
+@pytest.mark.extended
 def test_a_threshold_is_chosen_where_punctuation_counts_as_words(folder, monkeypatch):
     """The drops that are shown are those of the recipe that is written."""
     monkeypatch.setattr(

@@ -97,6 +97,7 @@ def test_commands_declare_no_option_of_the_function_behind_them(name):
     assert declared - shared <= {"plan", "as_json", "out", "page", "write", "rule", "look", "help"}
 
 
+@pytest.mark.extended
 def test_flows_have_the_same_options_and_prefect_their_descriptions():
     from prefect.utilities.callables import parameter_schema
 

@@ -303,6 +303,7 @@ def test_the_libraries_of_a_step_have_a_release(row):
                 assert releases((name,))[name]
 
 
+@pytest.mark.extended
 def test_new_step_writes_a_step_whose_test_passes(tmp_path):
     step, test = new_step.write("lorem_ipsum", tmp_path)
     assert (step.name, test.name) == ("lorem_ipsum_step.py", "test_lorem_ipsum_step.py")

@@ -32,6 +32,7 @@ print(*sys.modules)
 """
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("recipe", sorted(path.stem for path in RECIPES.glob("*.yaml")))
 def test_a_shipped_recipe_is_read_without_slow_libraries(recipe):
     command = [sys.executable, "-c", READ, recipe]

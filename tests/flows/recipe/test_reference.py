@@ -36,6 +36,7 @@ def refused(schema: dict, recipe: object) -> bool:
     return not jsonschema.Draft202012Validator(schema).is_valid(recipe)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_recipes_that_ship_fit(schema, path):
     jsonschema.validate(yaml.safe_load(path.read_text()), schema, jsonschema.Draft202012Validator)

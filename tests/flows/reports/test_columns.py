@@ -25,6 +25,8 @@ from gristmill.tasks.documents.expressions import column
 from gristmill.tasks.documents.step import Clause
 from tests.corpora import context
 
+pytestmark = pytest.mark.extended
+
 duckdb = pytest.importorskip("duckdb", reason="duckdb is in the extra `dev`")
 
 FILES = 4

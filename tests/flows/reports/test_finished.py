@@ -29,6 +29,8 @@ from tests.conftest import Runs
 from tests.corpora import build_in, context
 from tests.planted.text import prose
 
+pytestmark = pytest.mark.extended
+
 STEPS = ["extract", {"step": "url", "takedowns": ["lists/gone.txt"]}, "gopher_quality", "minhash"]
 
 

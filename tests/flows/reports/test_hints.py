@@ -17,6 +17,8 @@ from gristmill.flows.reports.run.hints import MAX_HINTS, looser_threshold
 from tests.flows.reports.test_open import make
 from tests.planted.text import prose
 
+pytestmark = pytest.mark.extended
+
 DOCUMENTS = 160
 RECIPE = {
     "name": "near",

@@ -83,6 +83,7 @@ class Parsed(HTMLParser):
         assert self.open.pop() == tag
 
 
+@pytest.mark.extended
 def test_nothing_of_a_document_is_markup(page):
     parsed = Parsed(page)
     assert parsed.open == []
@@ -110,6 +111,7 @@ def test_plots_refer_to_nothing_and_have_no_style(page):
     assert not [given for _, given in tags if {"style", "xlink:href", "clip-path"} & set(given)]
 
 
+@pytest.mark.extended
 def test_the_same_stage_gives_the_same_bytes_wherever_it_lies(tmp_path, corpus, page):
     shutil.copytree(Path(corpus.kept.folder).parents[1], tmp_path / "moved")
     program = (
@@ -236,6 +238,7 @@ def named(crawl: str) -> list[list[dict]]:
     ]
 
 
+@pytest.mark.extended
 def test_what_was_taken_down_is_nowhere_on_the_page(tmp_path):
     first, second = named("one"), named("two")
     taken = {crawl: [d["id"] for shard in found for d in shard][::3] for crawl, found in (("1", first), ("2", second))}
@@ -261,6 +264,7 @@ def test_what_was_taken_down_is_nowhere_on_the_page(tmp_path):
     assert not set(shown) & {*taken["1"], *taken["2"]}
 
 
+@pytest.mark.extended
 def test_the_command_writes_the_page_beside_the_stages(undisturbed, recipe, runs):
     """It starts neither Prefect nor MLflow, changes no stage, and makes those of the lost text alone."""
     home = runs.home("duplicates")

@@ -26,6 +26,8 @@ from gristmill.tasks.engine.make import NotFinishedError
 from tests.corpora import build_in
 from tests.planted.text import prose
 
+pytestmark = pytest.mark.extended
+
 WORDS = [20, 20, 56, *[200] * 6]
 
 

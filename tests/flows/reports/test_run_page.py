@@ -71,6 +71,7 @@ def page(report) -> str:
     return run_page.page(report)
 
 
+@pytest.mark.extended
 def test_nothing_of_a_document_is_markup(page):
     parsed = Parsed(page)
     assert parsed.open == []

@@ -33,6 +33,8 @@ from gristmill.tasks.rules.gopher_repetition import GopherRepetition
 from tests.corpora import Name, Texts, build_in, context, read
 from tests.flows.reports.test_near_duplicates import EVIL, Parsed
 
+pytestmark = pytest.mark.extended
+
 QUALITY = GopherQuality(
     min_words=20, max_words=300, min_stop_words=0, min_mean_word_length=2, max_mean_word_length=6, min_alpha_words=0.5
 )

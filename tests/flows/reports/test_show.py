@@ -16,6 +16,7 @@ MIXTURE = {"mixture": {"weights": {"web": 1}, "heldout_fraction": 0.3}}
 TEXTS = [f"{'The miller counts sack number ' * (n + 1)}{n}." for n in range(30)]
 
 
+@pytest.mark.extended
 def test_curated_documents_of_each_recipe_are_shown(tmp_path):
     home = str(tmp_path / "home")
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS))

@@ -74,6 +74,7 @@ def ids(rows: pa.Table, condition: str) -> list[str]:
     return [row[0] for row in ask.sql(f"select id from rows where {condition} order by place").fetchall()]
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(("expression", "condition"), PAIRS)
 def test_shown_are_those_that_duckdb_finds(made, expression, condition):
     recipe, home, corpus, rows = made
@@ -132,6 +133,7 @@ def gone(made):
     return {urls[row["id"]]: (pages[urls[row["id"]]], row["step"]) for row in ledgers}
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(("expression", "truth"), DROPPED)
 def test_of_dropped_documents_those_for_which_it_is_true(made, gone, expression, truth):
     _, home, *_ = made

@@ -20,6 +20,8 @@ from gristmill.flows.reports.run.rows import Rows
 from gristmill.flows.reports.run.sql import QueryError
 from tests.flows.reports.test_open import make, project
 
+pytestmark = pytest.mark.extended
+
 PAGE = Path(__file__).parents[3] / "docs/guides/sql.md"
 
 

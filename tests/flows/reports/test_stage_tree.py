@@ -2,6 +2,7 @@
 
 import io
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
@@ -48,6 +49,7 @@ def keys(nodes: tuple[StageNode, ...] | list[StageNode]) -> list[str]:
     return [key for node in nodes for key in (node.stage.key, *keys(node.aside))]
 
 
+@pytest.mark.extended
 @given(st.lists(st.lists(st.integers(0, 20), max_size=4), max_size=12), st.randoms(use_true_random=False))
 def test_each_stage_of_any_graph_stands_once(graph, random):
     """Inputs of a stage are stages before it; the names of inputs are drawn."""

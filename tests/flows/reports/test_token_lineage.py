@@ -54,6 +54,7 @@ def member(content: bytes, size: int) -> bytes:
     return packed.getvalue()
 
 
+@pytest.mark.extended
 def test_every_document_of_every_shard_derives_from_its_record(home, folder, crawl):
     rng = Random(1)
     traced = 0
@@ -91,6 +92,7 @@ def test_texts_of_tables_derive_as_they_were_normalised(tmp_path):
     assert derive_texts([stage], 0, list(texts), RemoteIOConfig()).texts == texts
 
 
+@pytest.mark.extended
 def test_texts_of_a_union_derive_by_the_engine_that_gave_each(tmp_path):
     """Behind a rule on words that one engine's text of half of the pages meets, and the other's does not."""
     foot = "<footer><p>" + "The miller notes each sack of grain and flour that leaves the mill. " * 8 + "</p></footer>"

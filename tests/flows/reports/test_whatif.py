@@ -108,6 +108,7 @@ def test_other_thresholds_give_the_rows_of_a_run_with_them(recipe, settings, cha
     assert any(now > was for row in funnel(replay) for was, now in row.rules.values())
 
 
+@pytest.mark.extended
 def test_the_command_prints_the_funnel_and_starts_neither_prefect_nor_dask(recipe, home, changes, runs):
     watched = ("prefect", "mlflow", "torch", "distributed")
     program = (

@@ -41,6 +41,7 @@ def test_every_kernel_is_known_by_its_text():
     assert kernels() == found
 
 
+@pytest.mark.extended
 def test_kernels_are_kept_in_one_folder_whatever_is_imported_first(tmp_path):
     """A package that cannot be written has no __pycache__, and one that can would keep them past a change."""
     read = """
@@ -63,6 +64,7 @@ def test_each_part_has_its_calls():
     assert tuple(CALLS) == PARTS
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("part", PARTS)
 def test_each_part_runs_to_its_end(part):
     """Where kernels are there already a run does not call it, and a new step that it cannot call would not be seen."""
@@ -95,6 +97,7 @@ def installed(place):
     return package
 
 
+@pytest.mark.extended
 def test_kernels_of_another_installation_are_not_taken_for_ours(tmp_path):
     """numba would not find them there, and each process would compile its own."""
     folders = set()

@@ -26,6 +26,8 @@ from tests.flows.browse.chromium import PROGRAM, chromium, elsewhere
 from tests.foreign_account import attacked, listening
 from tests.local_pages import ask, basic
 
+pytestmark = pytest.mark.extended
+
 ROOT = Path(__file__).resolve().parents[3]
 EXPERIMENTS = "/ajax-api/2.0/mlflow/experiments"
 

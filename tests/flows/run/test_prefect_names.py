@@ -19,6 +19,7 @@ from gristmill.flows.run.artifacts import flow_run_name
 from gristmill.storage.remote.addresses import SecretError
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("name", ["corpus", "tokens", "pretrain", "pipeline"])
 def test_a_recipe_is_a_word_a_path_or_the_whole_through_prefect(name, tmp_path):
     """What the server does with a deployment's parameters, and what the engine does then."""
@@ -66,6 +67,7 @@ def test_runs_are_named_by_flow_and_recipe_but_what_a_user_named():
         assert named(run(name, deployment_id=uuid4())) == name
 
 
+@pytest.mark.extended
 def test_two_random_words_of_prefect_are_no_name_that_a_user_gave():
     """A run of a deployment that is started from a form, or from the API, without a name."""
     drawn = {generate_slug(2) for _ in range(200)}

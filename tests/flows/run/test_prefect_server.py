@@ -66,6 +66,7 @@ print(*(login.partition(":")[2] in (process / name).read_text() for name in ("cm
 """
 
 
+@pytest.mark.extended
 def test_who_has_not_the_login_of_the_run_is_answered_nothing(tmp_path):
     done = script(tmp_path, ASKED)
     refused = ["version 401", "flow_runs/filter 401", "admin/settings 401", "admin/version 401"]
@@ -185,6 +186,7 @@ def test_a_damaged_database_is_a_sentence_whose_remedy_works(tmp_path):
         assert opened.execute("select name from work_pool").fetchall() == [("kept",)]
 
 
+@pytest.mark.extended
 def test_a_server_that_cannot_start_is_a_sentence_at_once(tmp_path):
     """Its settings name a database of a kind that there is not."""
     done = script(tmp_path, BEGUN, PREFECT_SERVER_DATABASE_CONNECTION_URL="nosuch://nowhere/db")

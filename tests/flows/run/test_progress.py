@@ -113,6 +113,7 @@ log.warning("words: the end")
 """
 
 
+@pytest.mark.extended
 def test_bars_and_lines_of_the_log_have_rows_of_their_own(tmp_path):
     """In a terminal of 80 columns: each line of the log begins its row, whatever the bar has drawn there."""
     shown = screen([sys.executable, "-c", LOGGED], {"GRISTMILL_HOME": str(tmp_path)})
@@ -164,6 +165,7 @@ def body(phases, record, places):
     return {}
 
 
+@pytest.mark.extended
 def test_a_stage_says_when_it_starts_and_what_it_is_at_without_a_terminal(tmp_path, caplog, monkeypatch):
     monkeypatch.setattr(progress, "FIRST_SECONDS", 1.0)
     log, recorded, servers = logging.getLogger("tests.progress"), [], set()
@@ -200,6 +202,7 @@ def slow_body(phases, record, places):
     return {}
 
 
+@pytest.mark.extended
 def test_a_job_that_runs_moves_the_bar_and_the_lines(tmp_path, caplog, monkeypatch):
     monkeypatch.setattr(progress, "FIRST_SECONDS", 0.5)
     log, recorded = logging.getLogger("tests.progress"), []

@@ -22,6 +22,8 @@ from gristmill.flows.run import server
 from tests.foreign_account import attacked, listening
 from tests.local_pages import ask, basic
 
+pytestmark = pytest.mark.extended
+
 ROOT = Path(__file__).resolve().parents[3]
 COMMAND = "import sys; from gristmill.flows.cli import main; sys.argv = ['gristmill', *sys.argv[1:]]; main()"
 

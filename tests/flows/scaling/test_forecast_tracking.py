@@ -43,6 +43,7 @@ def recorded(settings: MachineSettings, key: str):
     return [one for one in client.search_runs([experiment]) if one.data.tags.get(FORECAST_TAG) == key]
 
 
+@pytest.mark.extended
 def test_a_forecast_is_there_before_its_run_and_checked_after_it(forecasts):
     known, settings = forecasts
     claim = known.register(run(1), FORECAST, {"learning_rate": 0.01})

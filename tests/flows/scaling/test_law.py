@@ -113,6 +113,7 @@ def covered(law, noise, where, seeds, targets=TARGETS):
     return np.reshape(found, (len(seeds), len(targets)))
 
 
+@pytest.mark.extended
 def test_intervals_of_forecasts_hold():
     inside = covered(LAWS[0], 0.01, SQUARE, range(40), TARGETS[1:2])
     assert binom.cdf(inside.sum(), 40, 0.9) > 1e-3

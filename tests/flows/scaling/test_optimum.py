@@ -33,6 +33,7 @@ def test_a_law_without_one_of_its_terms_has_its_optimum_at_an_end():
     assert optimum(without_data, TokenCost(6, 1), 1e12).tokens == 0
 
 
+@pytest.mark.extended
 def test_intervals_hold_the_planted_optimum():
     cost, inside = TokenCost(6, 1), 0
     truth = optimum(LAWS[0], cost, 1.2e12)

@@ -29,6 +29,7 @@ def test_runs_on_the_plateau_are_left_out(law):
     assert abs(fit(runs).law.beta - law.beta) > 0.1, "with them the exponent is wrong"
 
 
+@pytest.mark.extended
 def test_runs_of_a_law_are_kept():
     kept = [plateau(simulated(LAWS[seed % 3], 0.005, seed, GRID)).kept.all() for seed in range(12)]
     assert sum(kept) >= 11

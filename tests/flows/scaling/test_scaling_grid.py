@@ -29,6 +29,7 @@ PROXY = load_proxy(
 )
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("asked", [15_000, 42_000, 150_000, 1_000_000])
 def test_the_nearest_shape_is_taken(asked):
     found = scaled_model(PROXY, asked)

@@ -15,6 +15,8 @@ from gristmill.tasks.search.index import BYTE_TOKENIZER
 from gristmill.tasks.tokens.tokenizer import train_byte_bpe
 from tests.flows.search.test_search import given, made
 
+pytestmark = pytest.mark.extended
+
 
 @pytest.fixture(scope="module")
 def recipe(tmp_path_factory) -> dict:

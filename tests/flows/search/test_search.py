@@ -42,6 +42,8 @@ from gristmill.training.hub.weights import open_model
 from tests.corpora import context
 from tests.planted.text import pydoc_paragraphs
 
+pytestmark = pytest.mark.extended
+
 SHARDS, DOCUMENTS = 4, 30
 CHINESE = "統計學是應用數學的一個分支通過收集數據來作推斷数据库索引加快查询速度"
 

@@ -23,6 +23,8 @@ from gristmill.flows.stages.indexes import word_index_spec
 from tests.corpora import context
 from tests.flows.browse.hostile import STEP, finish, rows
 
+pytestmark = pytest.mark.extended
+
 
 def indexed(recipe: str, home: str) -> WordIndex:
     run = context(home)

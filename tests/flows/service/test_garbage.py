@@ -158,6 +158,7 @@ os._exit(0)"""
 ELSEWHERE = "0123456789abcdef-1-0123456789abcdef"  # a process of another host
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("where", ["local", "s3"])
 def test_what_killed_runs_left_for_workers_goes(where, tmp_path, request, caches):
     if where == "s3":

@@ -112,10 +112,11 @@ class Sequences(RuleBasedStateMachine):
             self.place.cleanup()
 
 
-TestSequences = Sequences.TestCase
+TestSequences = pytest.mark.extended(Sequences.TestCase)
 TestSequences.settings = settings(max_examples=6, stateful_step_count=8, deadline=None)
 
 
+@pytest.mark.extended
 def test_a_run_and_then_its_corpus_keeps_the_rest(tmp_path):
     home = Home(tmp_path)
     whole = home.run(30, "tokens")

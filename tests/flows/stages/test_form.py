@@ -70,6 +70,7 @@ def _is_statement(call: ast.Call, builder: ast.FunctionDef) -> bool:
     return False
 
 
+@pytest.mark.extended
 def test_every_stage_is_declared_in_one_form():
     assert {path.name: lines for path, tree in trees(FLOWS) if (lines := problems(tree))} == {}
     assert sum("StageSpec(" in path.read_text(encoding="utf-8") for path, _ in trees(FLOWS)) > 15

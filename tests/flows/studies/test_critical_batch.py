@@ -27,6 +27,7 @@ def test_a_planted_critical_batch_is_found(critical):
     assert found.low <= found.value <= found.high
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("critical", [10.0, 30.0])
 def test_intervals_hold_the_planted_batch_as_often_as_they_say(critical):
     held = []

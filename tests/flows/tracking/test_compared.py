@@ -29,6 +29,8 @@ from gristmill.training.config import TrainingConfig
 from tests.corpora import context
 from tests.planted.text import pydoc_paragraphs
 
+pytestmark = pytest.mark.extended
+
 
 @pytest.mark.parametrize(
     ("settings", "named"),

@@ -4,9 +4,12 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from gristmill.flows.run.model_run import _serving_code
 
 
+@pytest.mark.extended
 def test_a_logged_model_brings_all_code_that_it_imports(tmp_path):
     code = _serving_code(tmp_path)
     listing = "[each.__file__ for name, each in sys.modules.items() if name.split('.')[0] == 'gristmill']"

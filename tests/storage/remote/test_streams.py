@@ -318,6 +318,7 @@ while told.is_alive():
 """
 
 
+@pytest.mark.extended
 def test_slots_hold_across_processes_and_threads(planted, address):
     planted.delay = 0.05
     # of an impatient one the server still holds what was given up and is asked for again

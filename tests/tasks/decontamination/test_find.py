@@ -238,6 +238,7 @@ def test_a_phrase_of_many_texts_is_no_item_but_all_of_it_is(tmp_path, item, page
     assert [(row[0], row[1], row[4]) for row in rows(find(made, texts([f"Before. {item} Behind."])))] == [(0, 0, 1.0)]
 
 
+@pytest.mark.extended
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from("ab 1 mill grain wheel stone".split()), max_size=9), st.randoms())
 def test_different_words_are_those_beside_a_neighbour_of_theirs(tmp_path_factory, piece, draw):

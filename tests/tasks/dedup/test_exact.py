@@ -94,6 +94,7 @@ def dealt(documents: list[dict], parts: int, seed: int) -> list[list[dict]]:
 CASES = st.tuples(st.integers(1, 3), st.integers(1, 5), st.integers(0, 9))
 
 
+@pytest.mark.extended
 @settings(max_examples=15, deadline=None)
 @given(st.lists(st.text(TRICKY, max_size=3), max_size=30), CASES)
 def test_of_documents_with_the_same_words_the_smallest_id_stays(tmp_path_factory, texts, case):
@@ -260,6 +261,7 @@ def test_the_ledger_says_what_the_group_shares(tmp_path):
         assert [first["rows_in"], first["rows_out"], second["rows_in"], second["rows_out"]] == [1, 1, 2, 0]
 
 
+@pytest.mark.extended
 def test_no_row_depends_on_the_partitions_and_no_kept_document_on_the_shards(tmp_path):
     documents, sources, _ = ordered(60)
     given = [[{k: v for k, v in d.items() if k != "moment"} for d in part] for part in documents]

@@ -57,6 +57,7 @@ def test_a_key_of_many_rows_is_merged_file_by_file(tmp_path, monkeypatch):
     assert max(most) < 30
 
 
+@pytest.mark.extended
 @settings(deadline=None, max_examples=20)
 @given(FILES, st.integers(1, 9), st.integers(2, 4), st.integers(2, 4))
 def test_every_range_reads_its_rows_from_few_files(tmp_path_factory, keys, ranges, most, least):
@@ -74,6 +75,7 @@ def test_every_range_reads_its_rows_from_few_files(tmp_path_factory, keys, range
     assert found == expected.to_pylist()
 
 
+@pytest.mark.extended
 @settings(deadline=None, max_examples=20)
 @given(st.lists(st.lists(st.integers(0, 2**20 - 1), max_size=40), min_size=1, max_size=6), st.data())
 def test_every_shard_reads_its_rows_from_one_file(tmp_path_factory, keys, data):

@@ -230,6 +230,7 @@ def compared(folder, documents, n_shards, step, split, remove) -> None:
             assert bool(own) == (left[key] != text)
 
 
+@pytest.mark.extended
 @settings(max_examples=20, deadline=None)
 @given(corpora(LINES, BREAKS))
 def test_lines_are_those_of_plain_python(corpus):
@@ -238,6 +239,7 @@ def test_lines_are_those_of_plain_python(corpus):
     compared(HOME, documents, n_shards, step, by_lines, without_lines)
 
 
+@pytest.mark.extended
 @settings(max_examples=20, deadline=None)
 @given(corpora(LINES, BREAKS))
 def test_paragraphs_are_those_of_plain_python(corpus):
@@ -246,6 +248,7 @@ def test_paragraphs_are_those_of_plain_python(corpus):
     compared(HOME, documents, n_shards, step, by_paragraphs, without_lines)
 
 
+@pytest.mark.extended
 @settings(max_examples=20, deadline=None)
 @given(corpora(SENTENCES, st.sampled_from([" ", " ", "  ", "\n", "\r\n\r\n", "\n  "])), st.integers(1, 3))
 @example(([("0" * 32, "a. b. c. d. "), ("1" * 32, "b. c. d.\n\nb. c. a. ")], 1, 1, 1), 2)
@@ -257,6 +260,7 @@ def test_sentences_are_those_of_plain_python(corpus, n):
     compared(HOME, documents, n_shards, step, by_sentences(n), without_sentences)
 
 
+@pytest.mark.extended
 @settings(max_examples=20, deadline=None)
 @given(corpora(SENTENCES.filter(fold), st.sampled_from([" ", "\n"])), st.integers(1, 3))
 @example(([("0" * 32, "Two é. Two e? one CAT! ")], 1, 1, 1), 1)

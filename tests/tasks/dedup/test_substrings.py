@@ -111,6 +111,7 @@ def named(texts):
     return {f"{i * 7 % 11:02d}": text for i, text in enumerate(texts)}
 
 
+@pytest.mark.extended
 @settings(max_examples=15, deadline=None)
 @given(texts=WORDS, n=st.integers(2, 6), keep=st.sampled_from(["first", "none"]))
 @example(texts=["a a a a a a a a"], n=3, keep="first")
@@ -123,6 +124,7 @@ def test_words_that_go_are_those_of_repeated_windows(texts, n, keep, corpus):
     assert corpus(documents, step).gone() == duplicated(documents, step)
 
 
+@pytest.mark.extended
 @settings(max_examples=15, deadline=None)
 @given(texts=LETTERS, n=st.integers(2, 9), keep=st.sampled_from(["first", "none"]))
 @example(texts=["ababababababab", "babab"], n=4, keep="first")
@@ -284,6 +286,7 @@ def test_of_periodic_text_little_is_sorted(words, corpus):
     assert sum(record["bytes"] for record in found.found) < 2 * len(" ".join(words))
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(("unit", "n"), [("words", 7), ("words", 50), ("bytes", 100)])
 def test_partitions_follow_from_the_text_and_hold_a_bounded_number_of_runs(unit, n):
     step = SubstringDedup(unit=unit, min_length=n)
@@ -310,6 +313,7 @@ def test_copies_of_a_template_cost_little(corpus):
     assert sum(record["bytes"] for record in found.found) < 0.4 * sum(map(len, documents.values()))
 
 
+@pytest.mark.extended
 def test_equal_windows_have_one_key():
     rng = np.random.default_rng(4)
     texts = rng.integers(0, 2, 4000).astype(np.uint8)

@@ -80,6 +80,7 @@ def by_id(rows: list[dict]) -> list[dict]:
     return sorted(rows, key=lambda row: row["id"])
 
 
+@pytest.mark.extended
 @given(documents, steps)
 def test_the_ledger_is_what_one_document_at_a_time_gives(rows, decisions):
     found = decide(table(rows), decisions)

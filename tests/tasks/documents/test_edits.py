@@ -233,6 +233,7 @@ def documents_without_lines(draw):
     return texts, rule, np.array(pieces, np.int64).reshape(-1, 3).T
 
 
+@pytest.mark.extended
 @settings(deadline=None)
 @given(documents_without_lines())
 @example((["a\rb\n\nc"], np.array([-1, 0, -1, -1]), np.empty((3, 0), np.int64)))

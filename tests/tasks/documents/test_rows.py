@@ -47,6 +47,7 @@ def shard(tmp_path_factory) -> tuple[str, pa.Table]:
     return written(str(tmp_path_factory.mktemp("shards") / "shard.parquet"), rows), rows
 
 
+@pytest.mark.extended
 @settings(deadline=None)  # the first example compiles
 @given(st.sets(st.integers(0, 8_999), max_size=60))
 def test_rows_are_those_asked_for(shard, numbers):

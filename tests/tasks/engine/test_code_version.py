@@ -87,6 +87,7 @@ def _in_a_process(program: str, path: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.extended
 def test_comments_layout_docstrings_and_messages_do_not_count(version):
     quiet = WORK.replace("# a remark", "# another").replace('"""Work."""', '"""Labour."""').replace("About", "On")
     assert version(work=quiet + "\n\n")
@@ -109,6 +110,7 @@ def test_any_other_change_counts_here_and_in_what_is_imported(version, changes):
     assert not version(**changes)
 
 
+@pytest.mark.extended
 def test_a_module_that_is_imported_lazily_counts(tmp_path):
     folder = tmp_path / "planted"
     folder.mkdir()
@@ -157,6 +159,7 @@ def test_releases_are_those_of_the_libraries_that_are_named():
         releases(("no-such-library",))
 
 
+@pytest.mark.extended
 def test_a_file_that_is_not_changed_is_not_read_again(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
     (tmp_path / "kept.py").write_text("import json\n\ndef f():\n    return 1\n")

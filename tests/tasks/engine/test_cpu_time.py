@@ -4,6 +4,7 @@ import subprocess
 import sys
 import time
 
+import pytest
 from pydantic import BaseModel, ConfigDict
 
 from gristmill.storage import files, layout
@@ -52,6 +53,7 @@ def test_a_running_child_counts():
         child.kill()
 
 
+@pytest.mark.extended
 def test_a_stage_knows_what_its_jobs_took_also_those_of_an_earlier_try(tmp_path):
     spec = StageSpec(name="burnt", version=1, body=body, record=Record(), inputs={})
     with executor("serial") as here:

@@ -230,6 +230,7 @@ def test_dask_knows_of_as_many_jobs_as_keep_its_workers_busy(crew, cluster, monk
     assert most <= 2 * 8  # those that are done are let go of with the next ones
 
 
+@pytest.mark.extended
 def test_short_jobs_are_sent_together_until_one_is_long(crew, cluster, monkeypatch):
     """The last ten of 320 jobs take longer than a task may: what was sent with them is sent again."""
     monkeypatch.setattr("gristmill.tasks.engine.executors._MIN_AHEAD", 6)
@@ -455,6 +456,7 @@ def test_what_running_jobs_tell_arrives_and_is_no_line_of_the_log(running, crew,
     assert lines.queue.empty()
 
 
+@pytest.mark.extended
 def test_a_workers_own_output_is_lines_of_json(crew, tmp_path):
     """A worker by address, as it runs on another machine: its output is read there, and the flow has the lines, too;
     not those of another run that shares the worker."""
@@ -518,12 +520,14 @@ def test_a_killed_worker_costs_its_jobs_a_second_run(cluster, crew, tmp_path):
     assert lines(tmp_path / "started") == sorted([3, *range(8)])
 
 
+@pytest.mark.extended
 @pytest.mark.timeout(60)
 def test_a_result_that_is_lost_and_fails_when_it_is_made_again_is_an_error(cluster, crew, tmp_path):
     with pytest.raises(ValueError, match="the second run fails"):
         list(cluster.map(crew.lose_once, [str(tmp_path / "ran")]))
 
 
+@pytest.mark.extended
 def test_a_job_that_kills_its_workers_is_named(cluster, crew):
     with pytest.raises(RuntimeError, match="workers died repeatedly, most likely out of memory, at job 7"):
         list(cluster.map(crew.die, ["job 7"]))
@@ -588,6 +592,7 @@ def test_an_executor_that_cannot_be_is_an_error(kind, message):
         pass
 
 
+@pytest.mark.extended
 def test_workers_import_no_flow_and_do_not_run_the_callers_script_again(crew, tmp_path):
     """A user's script without a main guard, which has the flows imported."""
     script = tmp_path / "script.py"

@@ -16,6 +16,7 @@ from tests.foreign_account import attacked, listening
 ME = psutil.Process()
 
 
+@pytest.mark.extended
 @pytest.mark.timeout(240)
 def test_nothing_runs_and_nothing_is_read(tmp_path, caplog):
     before = listening(ME)

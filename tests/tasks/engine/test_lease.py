@@ -95,6 +95,7 @@ def until(true) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.extended
 def test_a_second_run_waits_and_takes_over_from_a_killed_one_at_once(tmp_path):
     jobs = tmp_path / "mark.jobs"
     first = start(tmp_path)
@@ -116,6 +117,7 @@ def test_a_second_run_waits_and_takes_over_from_a_killed_one_at_once(tmp_path):
     assert jobs.read_text() == "0\n1\n1\n" and not (stage / "lease").exists()
 
 
+@pytest.mark.extended
 def test_never_two_at_once_and_nothing_is_left(folder, quick):
     holding, most, rounds = [], [], 3
 
@@ -154,6 +156,7 @@ def test_of_many_that_create_a_file_one_succeeds(folder):
     assert exclusive.read(f"{folder}/lease/000001.json") == b"%d" % created[0]
 
 
+@pytest.mark.extended
 def test_a_foreign_lease_is_taken_over_when_its_counter_stands_still_and_its_owner_learns_it(
     folder, quick, monkeypatch
 ):

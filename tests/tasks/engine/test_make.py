@@ -255,6 +255,7 @@ class Counting(Threads):
         return super().map(work, jobs)
 
 
+@pytest.mark.extended
 def test_what_is_done_is_listed_once_and_goes_to_no_worker_again(tmp_path, monkeypatch):
     """300 jobs of which 299 were done; a worker reads the marks of 128 at a time."""
     one = spec(places=[f"text {number}" for number in range(300)])

@@ -108,6 +108,7 @@ def versions(tmp_path) -> Versions:
     return Versions(tmp_path)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("seed", range(3))
 def test_kills_and_edits_never_mix_two_versions(versions, seed):
     draw = random.Random(seed)
@@ -134,6 +135,7 @@ def test_kills_and_edits_never_mix_two_versions(versions, seed):
     assert len(list(finished[0].glob("part-*.txt"))) == PARTS
 
 
+@pytest.mark.extended
 def test_parts_of_the_same_code_are_kept_and_others_start_over_with_a_line(versions):
     for code, said in (("a", ""), ("a", ""), ("b", "parts was begun with other code"), ("a", "begun with other code")):
         process, before = versions.start(code), versions.done()
@@ -148,6 +150,7 @@ def test_parts_of_the_same_code_are_kept_and_others_start_over_with_a_line(versi
     versions.check()
 
 
+@pytest.mark.extended
 def test_two_versions_at_once_make_the_stage_once(versions):
     both = [versions.start(code) for code in "ab"]
     said = [process.communicate(timeout=100)[0] for process in both]
@@ -158,6 +161,7 @@ def test_two_versions_at_once_make_the_stage_once(versions):
     assert len(list(folder.glob("part-*.txt"))) == PARTS
 
 
+@pytest.mark.extended
 def test_a_version_that_was_interrupted_while_another_waited_is_not_gone_on_with(versions):
     first = versions.start("a")
     while versions.done() < 2:

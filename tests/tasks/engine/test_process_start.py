@@ -7,6 +7,8 @@ import sys
 import textwrap
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[3]
 BURN = """
 import time
@@ -52,6 +54,7 @@ def test_an_import_that_fails_counts_and_leaves_the_count_right(tmp_path):
     assert 0.2 <= start < 0.3 <= taken - start < 0.4
 
 
+@pytest.mark.extended
 def test_kernels_count_when_they_are_compiled_and_when_they_are_loaded(tmp_path):
     (tmp_path / "kernel_planted.py").write_text(
         "import numba, time\n@numba.njit(cache=True)\ndef total(n):\n    found = 0.0\n    for i in range(n):\n"
@@ -81,6 +84,7 @@ assert importlib.reload(planted).one() == 1
     measured(tmp_path, indented(work))
 
 
+@pytest.mark.extended
 def test_a_loader_of_many_modules_is_counted_once(tmp_path):
     """As those that find and load what they themselves make: pytest's, and six's."""
     work = """

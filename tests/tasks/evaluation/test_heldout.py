@@ -104,6 +104,7 @@ def evaluated(home: str, recipe: SimpleNamespace, split: Split) -> dict[str, dic
     return found
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_nothing_like_a_held_out_document_is_trained_on_and_nothing_else_is_lost(tmp_path, seed, monkeypatch):
     monkeypatch.setattr(similar, "_SHARED", 50)  # several pieces of a batch
@@ -249,6 +250,7 @@ def test_of_a_large_source_fewer_are_held_out_and_they_are_some_of_the_others(tm
     assert lost[10_000] == lost[80] > lost[30] > lost[30] & books == lost[80] & books
 
 
+@pytest.mark.extended
 def test_of_many_documents_those_with_a_small_hash_are_looked_at_and_the_sets_are_the_same(tmp_path, monkeypatch):
     """Fewer are sampled, and the same ones chosen."""
     rng = np.random.default_rng(5)

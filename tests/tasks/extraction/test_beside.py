@@ -65,6 +65,7 @@ def by_walk(found: list) -> list[bool]:
     ]
 
 
+@pytest.mark.extended
 @settings(max_examples=300)
 @given(st.lists(TREES, min_size=1, max_size=6))
 def test_parts_are_those_of_a_walk_over_the_tree(trees):

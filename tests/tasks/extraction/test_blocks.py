@@ -134,6 +134,7 @@ PIECES = st.one_of(
 SOURCES = st.lists(PIECES, max_size=60).map("".join)
 
 
+@pytest.mark.extended
 @settings(max_examples=500, deadline=None)
 @given(SOURCES)
 @example("</" + "<p " * 20)

@@ -275,6 +275,7 @@ def test_drops_name_their_rule():
     assert extract_page(deep, "text/html", None, URL, "blocks", "plain")["text"] == STORY[0]
 
 
+@pytest.mark.extended
 def test_words_of_the_gold_text_are_found_in_order_or_in_runs():
     page = "home news the mill stands by the river home and the wheel turns".split()
     assert covered(page, "the mill stands by the river".split()).tolist() == [0, 0, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0]

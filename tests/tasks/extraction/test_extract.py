@@ -378,6 +378,7 @@ def test_a_page_without_a_type_is_looked_at(run, page):
 WORDS_AND_BREAKS = "<br>\n".join(STORY)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("name", ["a.html", "A.HTM", "a.shtml", "index.html?page=2", "a.html.gz"])
 def test_a_file_of_a_page_is_html_by_its_name(tmp_path, extracted, name):
     path = tmp_path / name
@@ -399,6 +400,7 @@ def test_files_of_other_names_are_what_their_bytes_say(tmp_path, extracted):
     assert found.ledger["detail"].to_pylist() == ["application/pdf"]
 
 
+@pytest.mark.extended
 def test_a_page_of_few_tags_is_html_by_its_address_or_its_server(tmp_path, run, page, extracted):
     addresses = ["https://a.example/b.html?c#d", "https://[a.example/b.htm", "https://a.example/b"]
     table = pa.table({"page": [WORDS_AND_BREAKS.encode()] * 3, "url": addresses})
@@ -411,6 +413,7 @@ def test_a_page_of_few_tags_is_html_by_its_address_or_its_server(tmp_path, run, 
     assert [text.split("\n") for text in found.texts] == [list(STORY)]
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("engine", ["resiliparse", "trafilatura"])
 def test_both_engines_find_the_article(run, page, engine):
     (text,) = run([page(article().encode())], engine=engine).texts
@@ -418,6 +421,7 @@ def test_both_engines_find_the_article(run, page, engine):
     assert not [name for name in (*NAVIGATION, "script", "color") if name in text]
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("engine", ["resiliparse", "trafilatura"])
 def test_odd_characters_are_kept_or_replaced_and_never_stop_a_shard(run, page, engine):
     story = " ".join(STORY)

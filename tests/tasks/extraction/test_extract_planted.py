@@ -92,6 +92,7 @@ def test_every_planted_record_is_a_document_or_has_a_reason(truth, clean):
     assert not unaccounted(truth, rows(clean, PLAN.files))
 
 
+@pytest.mark.extended
 def test_hostile_pages_cost_themselves_and_nothing_else(tmp_path):
     truth = plant(tmp_path / "planted", HOSTILE)
     (made,) = extracted(str(tmp_path / "out"), truth.archives)
@@ -107,6 +108,7 @@ def test_hostile_pages_cost_themselves_and_nothing_else(tmp_path):
     assert len(found) == HOSTILE.pages
 
 
+@pytest.mark.extended
 def test_the_counts_add_up(truth, clean, tmp_path):
     for i, made in enumerate(extracted(str(tmp_path), truth.archives)):
         dropped = parquet.read_table(layout.ledger_part(str(tmp_path), i))
@@ -151,6 +153,7 @@ def served(truth, crawl_server) -> list[str]:
     return [f"{crawl_server.url}/{Path(path).name}" for path in truth.archives]
 
 
+@pytest.mark.extended
 def test_a_server_that_refuses_resets_and_cuts_gives_the_same_bytes(served, crawl_server, clean, tmp_path):
     crawl_server.plan = seeded(3, 0.5, (*BAD_MOMENTS, Fault("stalled")))
     extracted(str(tmp_path), served)
@@ -159,6 +162,7 @@ def test_a_server_that_refuses_resets_and_cuts_gives_the_same_bytes(served, craw
     assert written(str(tmp_path)) == written(clean)
 
 
+@pytest.mark.extended
 def test_an_object_store_is_read_and_written_like_a_folder(truth, s3, clean):
     for path in truth.archives:
         files.copy(path, f"s3://crawl/{Path(path).name}")

@@ -71,6 +71,7 @@ def test_a_page_that_reads_well_stays_as_it_is():
     assert text_of_data(page, "A teaser.", False)
 
 
+@pytest.mark.extended
 def test_data_that_are_no_text_leave_an_empty_page_empty():
     labels = {f"label_{number}": f"Choose the {number}th item of the list." for number in range(99)}
     for value in ({"labels": labels}, {"css": "p { color: red; }\n" * 50}, {"url": "https://a.example/" + "a" * 300}):

@@ -785,6 +785,7 @@ def test_entries_of_a_reference_are_kept_with_another():
     assert rendered(page.replace("<pre>void d();</pre>", table), kept=[1, 2, 3, 4, 5]).endswith("less of d")
 
 
+@pytest.mark.extended
 @settings(max_examples=300, deadline=None)
 @given(SOURCES, st.booleans())
 @example("<pre>a<div>b", True)

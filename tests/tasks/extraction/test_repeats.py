@@ -3,6 +3,7 @@
 import re
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -47,6 +48,7 @@ def by_sets(texts: list[str], kept: list[bool], whole: list[bool]) -> list[bool]
     return [k in dropped for k in range(len(texts))]
 
 
+@pytest.mark.extended
 @settings(max_examples=200)
 @given(BLOCKS, st.lists(st.integers(0, 4), max_size=12), st.data())
 def test_repeats_are_those_of_sets_of_words(texts, order, data):

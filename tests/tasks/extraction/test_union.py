@@ -60,6 +60,7 @@ def kept_by_rules(table, rules=RULES):
     return set(table["id"].to_pylist()).difference(*(rows["id"].to_pylist() for _, rows in lost))
 
 
+@pytest.mark.extended
 def test_each_page_has_the_first_text_that_the_rules_keep(extract):
     alone = {engine: extract(engine, engine)[1] for engine in ENGINES}
     texts = {
@@ -81,6 +82,7 @@ def test_each_page_has_the_first_text_that_the_rules_keep(extract):
     assert sorted(lost["rule"].to_pylist()) == ["content_type", "empty_text", "empty_text"]
 
 
+@pytest.mark.extended
 def test_an_engine_that_fails_leaves_the_page_to_the_others(extract, tmp_path, monkeypatch):
     (tmp_path / "failing_engine.py").write_text(
         'def extract(page):\n    return "flour" if "Grist" in page else 1 / 0\n'
@@ -92,6 +94,7 @@ def test_an_engine_that_fails_leaves_the_page_to_the_others(extract, tmp_path, m
     assert table["text"].equals(plain["text"])
 
 
+@pytest.mark.extended
 def test_without_rules_it_is_the_first_text_that_is_found(extract):
     _, table, _ = extract("without", "union", engines=("trafilatura", "plain"))
     texts = {engine: extract(engine, engine)[1] for engine in ("plain", "trafilatura")}

@@ -63,6 +63,7 @@ def test_a_page_that_sleeps_is_stopped_by_the_clock():
     assert results([("fine", 1), ("sleep", None), ("fine", 2)], limits) == [{"text": 1}, lost, {"text": 2}]
 
 
+@pytest.mark.extended
 def test_time_does_not_run_while_a_worker_waits_for_calls_or_readers():
     limits = Limits(page_seconds=10, page_wall_seconds=0.4)
 

@@ -311,6 +311,7 @@ def test_words_of_spaced_scripts_are_those_of_icu(sentence):
     assert strings(scanned(sentence), "words") == expected
 
 
+@pytest.mark.extended
 def test_tables_hold_what_python_says_of_every_code_point():
     every = list(map(chr, range(0x110000)))
     category = np.array(list(map(unicodedata.category, every)))

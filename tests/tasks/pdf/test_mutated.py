@@ -71,6 +71,7 @@ def outcomes(documents: Iterator[bytes]) -> Counter[str]:
     return found
 
 
+@pytest.mark.extended
 def test_each_damaged_document_is_a_text_or_a_drop():
     documents = [*map(mutated, range(40)), *hostile().values()]
     found = outcomes(iter([*documents, WHOLE]))

@@ -244,6 +244,7 @@ def reference(text: bytes) -> list[tuple[int, int, int]]:
     return sorted(spans)
 
 
+@pytest.mark.extended
 @settings(max_examples=200, deadline=None)
 @given(st.lists(MIXED, min_size=1, max_size=3))
 @example(["Bearer 20240115103000Bearer 83.12.44.99jane.doe+mill@mail"])

@@ -190,6 +190,7 @@ def test_what_is_masked_no_longer_speaks_about_its_neighbours():
     assert len(found(masked([text]))[0]) == 0
 
 
+@pytest.mark.extended
 @settings(max_examples=200, deadline=None)
 @given(st.lists(MIXED, min_size=1, max_size=3))
 @example(["Bearer hooks083.012.044.099(212) 555-0123"])

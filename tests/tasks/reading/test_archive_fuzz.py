@@ -198,6 +198,7 @@ def repeated(part: bytes, size: int) -> bytes:
     return (part * (size // len(part) + 1))[:size]
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("text", ALMOST_ARC)
 def test_what_looks_like_arc_lines_takes_linear_time(tmp_path, text, packed):

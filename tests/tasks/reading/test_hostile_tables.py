@@ -123,6 +123,7 @@ LINES = {
 }
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("name", LINES)
 def test_a_line_whose_columns_cannot_be_carried_costs_itself(tmp_path, name):
     path = tmp_path / "a.jsonl"
@@ -134,6 +135,7 @@ def test_a_line_whose_columns_cannot_be_carried_costs_itself(tmp_path, name):
     assert [kind for kind, *_ in found["types"]] == ["own"]
 
 
+@pytest.mark.extended
 def test_what_can_be_carried(tmp_path):
     assert not oversized({f"k{i}": i for i in range(MAX_FIELDS)}) and oversized(
         {f"k{i}": i for i in range(MAX_FIELDS + 1)}
@@ -144,6 +146,7 @@ def test_what_can_be_carried(tmp_path):
     )
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("kind", ["deep", "wide"])
 def test_a_parquet_file_whose_columns_cannot_be_carried_costs_itself(tmp_path, kind):
     own = pa.string()
@@ -172,6 +175,7 @@ def test_a_footer_that_promises_more_rows_than_there_are(tmp_path):
     assert found["read"] <= 100 and set(found) <= {"read", "damaged_record"}
 
 
+@pytest.mark.extended
 def test_the_first_rows_of_a_bomb_are_none(tmp_path):
     with pytest.raises(parquet_rows.UndecodableError):
         parquet_rows.first_rows(str(bomb(tmp_path / "bomb.parquet", 40_000_000, 256)), 40)

@@ -114,6 +114,7 @@ SOUND = st.lists(st.sampled_from(["one", "large", "magic"]), min_size=1, max_siz
 ANY = st.lists(st.sampled_from(KINDS), min_size=1, max_size=12)
 
 
+@pytest.mark.extended
 @settings(max_examples=300)
 @given(
     name=st.sampled_from([*COMPRESSIONS]),

@@ -463,6 +463,7 @@ def test_a_folder_of_the_machine_is_not_left_by_links(tmp_path):
     assert problems(found) == {"link.txt": "link", "up": "link"}
 
 
+@pytest.mark.extended
 def test_texts_made_to_take_long_are_read_at_once(tmp_path):
     """Each of them takes minutes where an expression goes back over what it has read."""
     path = tmp_path / "slow.zip"

@@ -65,6 +65,7 @@ def pieces_of(content: bytes, cuts: list[float]) -> list[bytes]:
     return [content[a:b] for a, b in zip(ends, ends[1:], strict=False)]
 
 
+@pytest.mark.extended
 @given(
     st.lists(LINES, max_size=40),
     st.sampled_from(["plain", *MEMBERS]),
@@ -152,6 +153,7 @@ def test_members_with_a_dictionary_are_read_with_it(tmp_path):
     assert len(found) == 200 and found == whole(path) and sum(part != EMPTY for part in read) > 2
 
 
+@pytest.mark.extended
 @given(
     st.lists(st.lists(st.text(max_size=30) | st.none(), max_size=30), min_size=1, max_size=12),
     st.integers(300, 5000),

@@ -302,6 +302,7 @@ def test_a_pattern_that_names_no_file_is_an_error_that_names_it(tmp_path, patter
         expand([f"{tmp_path}/{pattern}"])
 
 
+@pytest.mark.extended
 def test_the_same_records_from_everywhere(tmp_path, crawl_server, s3, write_warc, page):
     """And the same shard wherever it is written."""
     draw = random.Random(3)
@@ -328,6 +329,7 @@ def test_the_same_records_from_everywhere(tmp_path, crawl_server, s3, write_warc
     assert parquet.read_table("s3://crawl/stage/part-00000.parquet") == table
 
 
+@pytest.mark.extended
 def test_a_range_of_a_remote_file_is_all_that_is_fetched(crawl_server, write_warc, page):
     """Beside the file's beginning, up to two blocks and 512 KiB behind the range's last record; whatever the server
     does."""

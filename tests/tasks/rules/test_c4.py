@@ -155,6 +155,7 @@ PARTS = st.sampled_from(
 )
 
 
+@pytest.mark.extended
 @settings(max_examples=600, deadline=None)
 @given(st.lists(st.lists(PARTS, max_size=14).map("".join), min_size=1, max_size=6))
 def test_sentences_are_those_of_the_library(lines):
@@ -281,6 +282,7 @@ PIECES = st.sampled_from(
 )
 
 
+@pytest.mark.extended
 @settings(max_examples=200, deadline=None)
 @given(
     st.lists(st.lists(PIECES, max_size=25).map("".join), min_size=1, max_size=4),

@@ -116,6 +116,7 @@ def test_a_sentence_ends_with_its_line_or_goes_on():
     )
 
 
+@pytest.mark.extended
 @settings(max_examples=200, deadline=None)
 @given(
     st.lists(

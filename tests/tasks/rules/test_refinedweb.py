@@ -186,6 +186,7 @@ PIECES = st.sampled_from(
 )
 
 
+@pytest.mark.extended
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.lists(PIECES, max_size=30).map("".join), min_size=1, max_size=4))
 def test_what_is_left_is_what_the_code_leaves(texts):

@@ -82,6 +82,7 @@ def spans(data: bytes, draw: random.Random, count: int):
         yield data[at : at + size]
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(
     ("block_tokens", "count"), [(5_000, 1_000), (1 << 20, 1_000), pytest.param(1 << 20, 10_000, marks=pytest.mark.slow)]
 )

@@ -158,6 +158,7 @@ def test_documents_of_several_blocks_are_found_as_those_of_one(given, index, tmp
         assert ids(str(tmp_path), query) == ids(index, query)
 
 
+@pytest.mark.extended
 def test_a_block_with_more_words_than_a_segment_holds_becomes_two(given, tmp_path):
     draw = random.Random(6)
     many = [" ".join(f"{draw.randrange(1 << 40):x}" for _ in range(12_000)) for _ in range(8)]

@@ -33,6 +33,7 @@ def model(tmp_path_factory):
     return recorded(folder / "tokenizer.model")
 
 
+@pytest.mark.extended
 @settings(max_examples=1000, deadline=None)
 @given(st.one_of(TEXT, st.lists(st.one_of(PIECES, TEXT)).map("".join)))
 @example("")

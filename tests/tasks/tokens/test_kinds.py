@@ -60,6 +60,7 @@ def test_training_twice_gives_the_same_bytes(made, tmp_path):
     assert (tmp_path / record["file"]).read_bytes() == file.read()
 
 
+@pytest.mark.extended
 def test_all_texts_come_back_and_names_of_special_tokens_are_text(made):
     kind, record, file = made
     tokenizer, encode = load(file), encoder(file, TEXTS)
@@ -109,6 +110,7 @@ def test_a_unigram_model_says_once_that_it_is_encoded_by_its_own_library(tmp_pat
     assert caplog.text.count("gigatoken cannot read") == 1
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
 def test_a_sentencepiece_model_is_exported_with_the_same_ids(kind, tmp_path):
     tokenizer = load(recorded(tmp_path / train(tmp_path, kind)["file"]))
@@ -193,6 +195,7 @@ def test_a_wrong_file_is_one_sentence(tmp_path, data, end, words):
     assert "\n" not in str(error.value) and not (tmp_path / "taken").exists()
 
 
+@pytest.mark.extended
 def test_ids_of_a_large_vocabulary_take_four_bytes(tmp_path):
     described = json.loads(of_another())
     vocab, merges = described["model"]["vocab"], described["model"]["merges"]

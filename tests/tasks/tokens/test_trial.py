@@ -31,6 +31,7 @@ def test_a_tokenizer_is_tried_with_its_names_and_what_its_normalizer_changes():
     assert lower.changes == ("forms of one letter ('ﬁ ① Ａ x²' is 'ﬁ ① ａ x²')", "case ('Ab' is 'ab')")
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(
     "parts, message, remedy",
     [

@@ -369,6 +369,7 @@ def bare(address: str) -> str:
     return address[4:] if host.startswith("www.") and host.count(".") >= 2 else address
 
 
+@pytest.mark.extended
 @settings(max_examples=300, deadline=None)
 @given(
     domains=st.lists(hosts, min_size=1, max_size=5),
@@ -462,6 +463,7 @@ def test_words_as_in_datatrove(tmp_path_factory, entries, urls):
         assert found["url_soft_words"][i] == len(words & url_words)
 
 
+@pytest.mark.extended
 @settings(max_examples=200, deadline=None)
 @given(
     st.lists(st.text("ab.$\\é ", min_size=1, max_size=3), max_size=6),
@@ -506,6 +508,7 @@ def test_a_pinned_step_knows_the_content_of_its_lists(ut1):
         measure(stale, [])
 
 
+@pytest.mark.extended
 @pytest.mark.timeout(60)
 def test_hostile_urls_take_linear_time(tmp_path):
     write(tmp_path / "c" / "expressions", "(a+)+$x", "(/|//)*end", "^(.*)*z$")

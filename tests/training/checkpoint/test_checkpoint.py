@@ -26,6 +26,7 @@ def resumed(make_run, source, out, step, **changes):
     return run, train(run)
 
 
+@pytest.mark.extended
 def test_middle_checkpoint_leads_to_the_same_end(run_small, make_run, tmp_path):
     kept = list(keeping.committed(run_small.out / "checkpoints"))
     assert kept == [20, 40]  # the middle and the end
@@ -41,6 +42,7 @@ def test_middle_checkpoint_leads_to_the_same_end(run_small, make_run, tmp_path):
     assert (tmp_path / METRICS).read_text().splitlines() == later
 
 
+@pytest.mark.extended
 def test_resume_from_another_directory(run_small, make_run, tmp_path):
     source = run_small.out / "checkpoints" / "step-00000020"
     train(make_run(tmp_path, resume_from=source))
@@ -67,6 +69,7 @@ def test_a_finished_run_is_not_trained_again(run_small):
         assert (run_small.out / name).read_bytes() == content, name
 
 
+@pytest.mark.extended
 def test_uncommitted_is_ignored_and_replaced(run_small, make_run, tmp_path):
     root = tmp_path / "checkpoints"
     source = run_small.out / "checkpoints" / "step-00000020"
@@ -90,6 +93,7 @@ def test_another_run_is_refused_and_both_values_are_named(run_small, make_run, t
         resumed(make_run, run_small.out, tmp_path / "b", 20, model={"rope_theta": 500.0})
 
 
+@pytest.mark.extended
 def test_a_setting_that_a_checkpoint_does_not_name_had_its_default(run_small, make_run, tmp_path):
     """As of a version before the setting: such a run goes on to the same end, and with another value it does not."""
     older = tmp_path / "older" / "step-00000020"
@@ -133,6 +137,7 @@ def test_other_data_is_refused(run_small, make_run, corpus, tmp_path):
         resumed(make_run, run_small.out, tmp_path / "out", 20, data=data / corpus.name)
 
 
+@pytest.mark.extended
 def test_what_only_changes_rounding_may_change(run_small, make_run, tmp_path):
     _, result = resumed(make_run, run_small.out, tmp_path, 20, training={"micro_batch": 7, "eval_every": 5})
     before = json.loads((run_small.out / "result.json").read_text())
@@ -156,6 +161,7 @@ def flip(path: Path) -> None:
     path.write_bytes(content)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(
     ("name", "damage"),
     [
@@ -191,6 +197,7 @@ def test_pruning_keeps_the_newest_and_the_middle(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"step-{s:08d}" for s in (50, 90, 100)]
 
 
+@pytest.mark.extended
 def test_divergence_stops_before_the_weights_are_touched(make_run, tmp_path):
     with pytest.raises(FloatingPointError, match="not finite"):
         train(make_run(tmp_path, training={"learning_rate": 1e30, "warmup_steps": 0, "clip_norm": 1e30}))

@@ -24,6 +24,8 @@ from gristmill.training.checkpoint.reader import METADATA, CheckpointReader, rea
 from gristmill.training.hub.weights import averaged, open_model
 from gristmill.training.run.loop import train
 
+pytestmark = pytest.mark.extended
+
 TENSORS = {
     "model.a": torch.arange(12.0).reshape(4, 3),
     "optimizer.step": torch.tensor(7),

@@ -160,6 +160,7 @@ def small_disk(folder: Path, size: int) -> Iterator[Callable[[int], None]]:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)  # tracebacks hold files of it
 
 
+@pytest.mark.extended
 def test_a_full_disk_is_one_sentence_and_the_older_checkpoint_stays(run_small, make_run, tmp_path):
     taken = sum(path.stat().st_size for path in (run_small.out / "checkpoints" / "step-00000040").iterdir())
     with small_disk(tmp_path / "disk", int(1.7 * taken)) as resize:
@@ -205,6 +206,7 @@ def test_a_store_that_refuses_ends_the_run(make_run, s3, tmp_path, monkeypatch):
     assert list(committed(tmp_path / "checkpoints")) == [6]
 
 
+@pytest.mark.extended
 def test_what_a_rollback_leaves_behind_goes_from_the_store_first(make_run, tmp_path, monkeypatch):
     """A run killed between the two would fetch it again, and the events from before the rollback with it."""
     run = make_run(tmp_path / "run", store=f"memory://{tmp_path.name}/checkpoints", training={"checkpoint_every": 10})

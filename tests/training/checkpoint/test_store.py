@@ -101,6 +101,7 @@ def goes_on(rank: int, runs: list[RunConfig], meeting: str) -> None:
         save(world, store, 4)
 
 
+@pytest.mark.extended
 def test_what_is_committed_outlasts_a_disk_and_a_kill(make_run, tmp_path):
     address = f"file://{tmp_path}/store/model-1/checkpoints"
     runs = [make_run(tmp_path / f"disk-{rank}", store=address) for rank in range(2)]

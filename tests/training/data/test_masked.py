@@ -31,6 +31,8 @@ from gristmill.training.run.loop import train
 from gristmill.training.step.monitor import largest_logit
 from gristmill.training.world import processes
 
+pytestmark = pytest.mark.extended
+
 SEQ_LEN = 100
 
 

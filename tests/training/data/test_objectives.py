@@ -267,6 +267,7 @@ def test_what_is_missing_is_said(made, corpus):
         TrainingConfig(objective="ul2", document_mask=True)
 
 
+@pytest.mark.extended
 def test_a_run_learns_from_prefixes(make_run, tmp_path):
     """No tokens of its own; its loss falls, and evaluation is that of any run."""
     result = train(make_run(tmp_path, training={"objective": "prefix_lm", "steps": 12, "sample_tokens": 0}))

@@ -94,6 +94,7 @@ class Half(World):
         return values
 
 
+@pytest.mark.extended
 def test_two_ranks_have_the_bits_of_one(corpus, world, model):
     """Both in this process: what each has found, added."""
     manifest = load_training_manifest(corpus)
@@ -127,6 +128,7 @@ def test_a_held_out_set_without_an_end_is_refused(corpus, world, model, tmp_path
         document_losses(model, load_training_manifest(tmp_path / "mixture.json"), world)
 
 
+@pytest.mark.extended
 def test_the_order_has_a_seed_of_its_own(corpus, make_run, tmp_path):
     """The loss of the first step: of the weights by `seed`, on the first batch by `order_seed`."""
     training = {"steps": 1, "warmup_steps": 0, "sample_tokens": 0, "seed": 7}

@@ -146,6 +146,7 @@ def test_padding_adds_nothing():
     assert (losses[2:] == 0).all() and (losses[:2] > 0).all()
 
 
+@pytest.mark.extended
 def test_a_trained_model_beats_the_unigram(make_run, corpus, tmp_path):
     """The corpus is a chain of 3 followers a word: the model must find what word frequencies cannot tell."""
     run = make_run(tmp_path, training={"steps": 250, "batch": 16, "micro_batch": 16, "checkpoint_every": 250})

@@ -81,6 +81,7 @@ def one_at_a_time(model, pieces, context: str, continuation: str) -> tuple[float
     return nats, greedy
 
 
+@pytest.mark.extended
 def test_scores_against_one_choice_at_a_time(model, pieces, world):
     tasks = planted_tasks()
     found = task_scores(model, tasks, pieces, world)
@@ -263,6 +264,7 @@ def test_what_is_no_task_is_named_and_passed_over(tmp_path):
     assert [task.name for task in tasks] == ["last"] and len(others) == 1 and "code.jsonl" in others[0]
 
 
+@pytest.mark.extended
 def test_a_training_is_scored_while_it_goes_on(make_run, corpus, tmp_path):
     lines = [{"context": "a", "choices": ["b", "c d", "e"], "answer": k % 3} for k in range(5)]
     (tmp_path / "guess.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))

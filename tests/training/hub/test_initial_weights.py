@@ -19,6 +19,8 @@ from gristmill.training.model_config import ModelConfig
 from gristmill.training.run.loop import train
 from gristmill.training.world import processes, sharded_model
 
+pytestmark = pytest.mark.extended
+
 MODEL = {"qk_norm": True, "tie_embeddings": False}
 
 

@@ -24,6 +24,8 @@ from gristmill.training.hub.weights import export_model, load_model, open_model,
 from gristmill.training.model_config import ModelConfig
 from gristmill.training.run.loop import train
 
+pytestmark = pytest.mark.extended
+
 SHAPES = {
     "tied": ModelConfig(dim=32, layers=2, heads=4, seq_len=32, qk_norm=False),
     "untied, grouped": ModelConfig(

@@ -230,6 +230,7 @@ def check_matrix(
     assert worst[0] < tolerance, worst
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(
     "block, optimizer, names",
     [

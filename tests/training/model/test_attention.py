@@ -17,6 +17,7 @@ SIDE = 128  # of a block of flex attention
 AFTER = {"none": 0, "selective": 0, "full": 1}  # forward passes behind the first
 
 
+@pytest.mark.extended
 def test_blocks_are_those_of_the_dense_mask_and_compiled_once():
     make = torch.compile(create_block_mask, backend="eager")
     graphs = []

@@ -134,6 +134,7 @@ def test_an_update_of_muon_has_one_spectral_norm_over_widths_and_adamw_moves_wha
     assert max(norms) < 1.25 * min(norms)  # Newton-Schulz gives singular values between .7 and 1.2
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("optimizer", ["adamw", pytest.param("muon", marks=pytest.mark.slow)])
 def test_coordinates_are_flat_over_widths(optimizer):
     check = TransferOptions([32, 64, 128], [2], seeds=2, batch=4, seq_len=16, optimizer=optimizer)
@@ -142,6 +143,7 @@ def test_coordinates_are_flat_over_widths(optimizer):
     assert max(standard) > 0.5 + max(flat)
 
 
+@pytest.mark.extended
 def test_what_is_exported_is_a_plain_model(make_run, tmp_path):
     """The same names and config as of a standard run, and the held-out loss of training is that of the plain model."""
     rule = {"rule": "completep", "base_dim": 16, "base_layers": 1}

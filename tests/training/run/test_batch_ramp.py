@@ -14,6 +14,8 @@ from gristmill.training.config import TrainingConfig
 from gristmill.training.run.loop import train
 from tests.training.run.test_launch import assert_close, metrics, started
 
+pytestmark = pytest.mark.extended
+
 RAMP = [{"tokens": 1300, "times": 2}, {"tokens": 4000, "times": 3}]
 TRAINING = {"steps": 32, "batch": 3, "batch_ramp": RAMP, "checkpoint_every": 4, "eval_every": 8, "sample_tokens": 0}
 

@@ -2,9 +2,12 @@
 
 import gc
 
+import pytest
+
 from gristmill.training.run import loop
 
 
+@pytest.mark.extended
 def test_python_collects_at_the_same_steps_only(make_run, tmp_path, monkeypatch):
     seen: list = []
     take = loop.Learner.take

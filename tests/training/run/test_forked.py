@@ -51,6 +51,7 @@ def asked(address: str, name: str) -> Forked:
     return made
 
 
+@pytest.mark.extended
 def test_a_run_says_its_process_ahead_of_its_code_however_soon_it_ends(address):
     for code in range(40):
         run = asked(address, str(code))
@@ -76,6 +77,7 @@ def test_the_door_is_its_owners_alone_and_has_a_short_address_wherever_temporary
     assert fork(address, "0", {}, 1) is None, "where it is gone there is no process"
 
 
+@pytest.mark.extended
 def test_what_forks_has_one_thread(tmp_path):
     known = {child.pid for child in psutil.Process().children()}
     with preloaded.preloaded({"OMP_NUM_THREADS": "1"}) as address:

@@ -22,6 +22,8 @@ from gristmill.training.run.launch import KILLED, STOPPED, Nodes, launch
 from gristmill.training.run.loop import train
 from gristmill.training.run.tracking import METRICS
 
+pytestmark = pytest.mark.extended
+
 ROOT = Path(__file__).resolve().parents[3]
 
 

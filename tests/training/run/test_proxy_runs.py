@@ -80,6 +80,7 @@ def written(home: Path) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.extended
 def test_a_run_is_trained_once_and_found_again(corpus, tmp_path):
     home = context(tmp_path, runs=2)
     first, twin = train_proxies(home, [run(corpus, pair=3), run(corpus, pair=3)])

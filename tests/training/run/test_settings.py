@@ -13,6 +13,8 @@ from gristmill.training.step.state import LossScale
 from gristmill.training.world import processes
 from tests.training.run.test_launch import assert_close, metrics, started
 
+pytestmark = pytest.mark.extended
+
 NEUTRAL = {
     "in pieces": {"loss_chunks": 3},
     "recomputed": {"recompute": "full"},

@@ -19,6 +19,8 @@ from gristmill.training.step.guard import EVENTS, read_events
 from gristmill.training.world import processes
 from tests.training.conftest import documents
 
+pytestmark = pytest.mark.extended
+
 SHORT = {"steps": 100, "eval_every": 100, "checkpoint_every": 20, "sample_tokens": 0, "keep_checkpoints": 3}
 FIRST_BAD, END_BAD = 62, 70  # batches
 
@@ -91,6 +93,7 @@ def windows_of_bad(order: Order, first: int, end: int) -> list[int]:
     return [window for source, _, window in found if order.sources[source].name == "bad"]
 
 
+@pytest.mark.extended
 def test_the_guard_names_the_planted_documents(spoilt, make_run, tmp_path):
     guard = {"max_rollbacks": 0}
     run = make_run(tmp_path, training={**SHORT, "guard": guard}, data=spoilt)

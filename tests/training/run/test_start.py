@@ -20,6 +20,8 @@ from gristmill.training.start import Start, offset_of
 from gristmill.training.trunk import read_digest, same_rates
 from tests.training.run.test_launch import metrics
 
+pytestmark = pytest.mark.extended
+
 WSD = {"schedule": "wsd", "decay_ratio": 0.25, "steps": 24, "checkpoint_every": 5, "eval_every": 12, "sample_tokens": 0}
 
 

@@ -59,6 +59,7 @@ def traced(server, tracking, out) -> int:
     return sum(event["name"] == "aten::embedding" for event in events)
 
 
+@pytest.mark.extended
 def test_mlflow_has_the_points_of_the_files(server, tracking, make_run, run_small, tmp_path, caplog):
     run = make_run(tmp_path, tracking=tracking, training={"profile_steps": [3, 5]})
     train(run)
@@ -116,6 +117,7 @@ def test_masked_losses_have_names_of_their_own_for_each_share():
     assert {as_read("", training) for training in trainings} == {""}
 
 
+@pytest.mark.extended
 def test_mlflow_has_names_with_digests_from_training_on_and_none_twice_after_a_resume(
     server, tracking, corpus, make_run, tmp_path
 ):
@@ -157,6 +159,7 @@ def test_points_that_a_crash_kept_from_mlflow_are_sent_on_resume(server, trackin
     assert in_mlflow(server, tracking) == in_files(tmp_path)
 
 
+@pytest.mark.extended
 def test_a_failed_request_is_neither_lost_nor_doubled(server, tracking, caplog):
     """The server takes a batch, but the answer does not arrive: the sender must ask before it sends again."""
     sender = MlflowSender(tracking, period=0.05)
@@ -179,6 +182,7 @@ def test_a_failed_request_is_neither_lost_nor_doubled(server, tracking, caplog):
     assert in_mlflow(server, tracking) == expected
 
 
+@pytest.mark.extended
 def test_no_server_is_a_warning_and_a_count(tmp_path, monkeypatch, caplog):
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://user:secret@127.0.0.1:9")

@@ -126,6 +126,7 @@ def test_an_error_of_one_rank_ends_all_of_them(kind, said, make_run, tmp_path):
     assert (tmp_path / "result.json").exists()
 
 
+@pytest.mark.extended
 def test_an_error_in_reading_ends_the_run_with_what_is_saved(make_run, run_small, tmp_path, monkeypatch):
     read = Order.batch
     with monkeypatch.context() as patch:

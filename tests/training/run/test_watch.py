@@ -167,6 +167,7 @@ def test_ranks_that_never_begin_are_found(tmp_path):
     assert "2 of its ranks have not begun" in (tmp_path / "hang" / "ranks.txt").read_text()
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("how", ["stopped", "sleeping", "spinning"])
 def test_a_rank_that_hangs_is_ended_and_started_again(how, tmp_path):
     def started(name: str, times: int) -> tuple[int, Path, list[str]]:

@@ -319,6 +319,7 @@ def trained(run) -> list[dict]:
     return [json.loads(line) for line in (run.out / "metrics.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.extended
 def test_the_outcome_of_a_run_without_a_checkpoint_to_go_back_to(make_run, tmp_path):
     with pytest.raises(FloatingPointError, match="likely cause is the learning rate") as raised:
         train(make_run(tmp_path, training={"learning_rate": 1e30, "warmup_steps": 0, "clip_norm": 1e30, "steps": 80}))
@@ -396,6 +397,7 @@ def test_a_clean_run_is_not_stopped(rate, make_run, tmp_path):
     assert {event.what for event in decisions(tmp_path)} <= {"skip"} and len(decisions(tmp_path)) < 5
 
 
+@pytest.mark.extended
 def test_a_run_that_learns_nothing_is_stopped(make_run, tmp_path):
     """Its shortest form: without data to compare with, no update is an outlier."""
     given = {"steps": 48, "learning_rate": 2.0, "guard": {"window": 8, "deviations": 1e9, "max_rollbacks": 0}}

@@ -15,6 +15,7 @@ from gristmill.training.step import monitor
 from gristmill.training.world import processes
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("documents", [False, True])
 def test_looks_equal_plain_attention(documents, make_run, tmp_path):
     shape = {"qk_norm": True, "seq_len": 32}
@@ -91,6 +92,7 @@ def test_devices_of_the_data_sheets():
     assert monitor.data_sheet_flops("Tesla T4") is None
 
 
+@pytest.mark.extended
 def test_an_attention_logit_that_overflows_leaves_a_checkpoint_to_go_on_from(make_run, tmp_path, monkeypatch):
     probe = monitor.Monitor.probe
     monkeypatch.setattr(monitor.Monitor, "probe", lambda *given: torch.full_like(probe(*given), math.inf))

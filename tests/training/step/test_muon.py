@@ -99,6 +99,7 @@ def test_one_process_gives_what_torch_does():
         torch.testing.assert_close(ours, truth, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("size, replicas", [(3, 1), (4, 1), (4, 2)])
 def test_ranks_give_the_bits_of_one_with_two_collectives_a_shape(size, replicas, tmp_path):
     mp.start_processes(rank_main, (size, replicas, str(tmp_path)), nprocs=size, start_method="forkserver")

@@ -55,6 +55,7 @@ CUTS = {
 }
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(
     "world, micro",
     [pytest.param(*cut, marks=() if cut in ((1, 1), (1, 2), (2, 2)) else pytest.mark.slow) for cut in CUTS],

@@ -25,6 +25,7 @@ ONE_STEP = {"steps": 1, "warmup_steps": 0, "final_ratio": 1.0, "eps": 1.0, "weig
 FP16 = {"precision": "fp16", "weight_decay": 0.0, "guard": {"enabled": False}}
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("clip_norm", [None, 0.25])
 def test_one_step_is_clipped_or_not_as_in_plain_torch(clip_norm, make_run, tmp_path):
     run = make_run(tmp_path, training={**ONE_STEP, "clip_norm": clip_norm})
@@ -96,6 +97,7 @@ def test_an_update_that_overflows_without_a_scale_is_skipped(make_run, tmp_path)
     assert scale.value == 1 and not scale.tensors()
 
 
+@pytest.mark.extended
 def test_an_unscaled_fp16_run_that_overflows_ends_as_any_that_is_not_finite(make_run, tmp_path):
     training = {"precision": "fp16", "loss_scaling": False, "learning_rate": 1e6, "warmup_steps": 0}
     with pytest.raises(FloatingPointError, match="not finite; lower learning_rate"):

@@ -97,6 +97,7 @@ def drops(corpus) -> dict[str, str]:
     return {row["id"]: row["representative"] for row in rows}
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(
     ("seed", "shards", "partitions", "template", "keep", "order"),
     [
@@ -140,6 +141,7 @@ def test_no_text_is_read_to_decide(tmp_path, monkeypatch):
         clustered(tmp_path, shards, CONNECTED.model_copy(update={"threshold": 0.8}))
 
 
+@pytest.mark.extended
 def test_no_byte_depends_on_the_workers_and_no_verdict_on_partitions(tmp_path):
     shards = dealt(planted(6), 4, 2)
     kept, written, ledgers, verdicts = [], [], [], []

@@ -119,6 +119,7 @@ def test_what_is_dropped_and_refused_is_what_the_definition_says(tmp_path):
     assert set(total) >= {"dropped", "text_lost", "saturated", "under_tokenised"}
 
 
+@pytest.mark.extended
 def test_a_document_of_more_words_is_not_dropped_for_one_of_fewer():
     """The first is longer in characters alone, and holds all 3-grams of the second, which repeats them."""
     words = np.array([1, 2, 3, 1, 2, 9, 1, 2, 3, 1, 2, 3, 1, 2], np.uint64)
@@ -155,6 +156,7 @@ def test_containment_needs_the_longest_first():
         MinHash(verify="containment", keep=("newest",))
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("seed", range(6))
 def test_a_later_crawl_loses_what_the_earlier_one_holds(tmp_path, seed):
     documents = corpus_of(seed)
@@ -187,6 +189,7 @@ def test_what_was_taken_down_holds_nothing(tmp_path, seed):
     assert drops(after) != drops(before)
 
 
+@pytest.mark.extended
 def test_nothing_depends_on_workers_shards_or_partitions(tmp_path):
     documents, settings = corpus_of(1), settings_of(1)
     expected = definition(documents, settings)

@@ -86,6 +86,7 @@ def some_edges(shards: Crawls, count: int, seed: int) -> np.ndarray:
     return edges[edges[:, 0] != edges[:, 1]]
 
 
+@pytest.mark.extended
 @settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.sampled_from([0, 1, 2, 63, 64, 65, 200]), min_size=1, max_size=7),

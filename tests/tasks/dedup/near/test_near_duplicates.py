@@ -121,6 +121,7 @@ def drops(corpus) -> dict[str, tuple]:
     return {r["id"]: (r["representative"], r["value"]) for r in rows if r["rule"] == "near_duplicate"}
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("settings", [MinHash(partitions=3), MinHash(threshold=0.6, bands=32, rows=4, partitions=2)])
 def test_the_kept_documents_are_those_of_the_definition(tmp_path, settings):
     documents = planted()
@@ -172,6 +173,7 @@ def test_documents_without_words_stay(tmp_path):
     assert len(read(left.kept, [0])) == 4
 
 
+@pytest.mark.extended
 def test_nothing_depends_on_shards_partitions_order_or_memory(tmp_path, monkeypatch):
     documents = planted()
     expected = None
@@ -206,6 +208,7 @@ def order_newest(document: dict) -> tuple:
     return [-ord(c) for c in document["date"]], document["id"]
 
 
+@pytest.mark.extended
 def test_keep_criteria(tmp_path):
     documents = [d | {"date": f"20{i % 30:02d}-01-01T00:00:00Z"} for i, d in enumerate(planted())]
     settings = MinHash(keep=("newest",), partitions=2)
@@ -220,6 +223,7 @@ def test_keep_criteria(tmp_path):
     assert found == definition(documents, settings, lambda d: (where[d["id"]], longest(d)))
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(("number_of_crawls", "fan_in"), [(2, 512), (3, 512), (3, 2)])
 def test_crawl_after_crawl_gives_what_all_at_once_give(tmp_path, monkeypatch, number_of_crawls, fan_in):
     monkeypatch.setattr(exchange, "FAN_IN", fan_in)
@@ -256,6 +260,7 @@ def test_who_was_taken_down_in_an_earlier_crawl_drops_nobody_later(tmp_path):
     assert drops(left) == {"b1": ("a1", 1.0)}
 
 
+@pytest.mark.extended
 def test_crawls_may_use_the_same_ids(tmp_path):
     texts = [d["text"] for d in planted()]
     first = Texts([[{"id": f"d{i}", "text": text} for i, text in enumerate(texts[:3])]])
@@ -292,6 +297,7 @@ def of_other_code(near_duplicates: str) -> None:
         parquet.write_table(str(part), table.set_column(table.column_names.index("content"), "content", contents))
 
 
+@pytest.mark.extended
 def test_shards_to_which_nothing_was_written(tmp_path):
     """As extraction leaves them where an archive has no page: without any row group."""
     first, second = planted()[:2]
@@ -309,6 +315,7 @@ def made_of(near_duplicates: str) -> list[str]:
     return list((layout.manifest(near_duplicates) or {})["read"].values())
 
 
+@pytest.mark.extended
 def test_earlier_crawls_must_fit(tmp_path):
     first, second = planted(1), planted(2)
     made = deduplicate(tmp_path, Texts([first]), MinHash(partitions=1), "a").kept.folder
@@ -353,6 +360,7 @@ def test_an_earlier_crawl_of_which_one_script_was_signed_otherwise_is_refused(tm
         deduplicate(tmp_path, Texts([planted(2)]), MinHash(partitions=1, earlier=(made.kept.folder,)), "b")
 
 
+@pytest.mark.extended
 def test_the_index_of_an_earlier_crawl_must_have_it(tmp_path):
     """The file that should have its first band may lack it, be damaged, or be no sorted file."""
     left = deduplicate(tmp_path, Texts([planted(1)]), MinHash(partitions=7), "a")
@@ -396,6 +404,7 @@ def test_texts_that_are_not_those_that_were_signed_are_an_error(tmp_path, monkey
         deduplicate(tmp_path, Texts([copies]), settings, "b")
 
 
+@pytest.mark.extended
 def test_a_takedown_promotes_the_next_and_signs_nothing_again(tmp_path):
     documents = planted()
     before = deduplicate(tmp_path, Texts(dealt(documents, 2)), MinHash(partitions=2))
@@ -430,6 +439,7 @@ def with_templates() -> list[dict]:
     return planted() + [{"id": f"t{k:04d}", "text": text} for k, text in zip(numbers, texts, strict=True)]
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(("shards_there", "partitions", "memory"), [(1, 1, 1 << 30), (3, 2, 30_000)])
 def test_an_oversized_component_is_decided_as_others_are(tmp_path, shards_there, partitions, memory):
     documents = with_templates()
@@ -465,6 +475,7 @@ def test_a_stage_that_lost_but_its_manifest_is_the_same(tmp_path):
     assert found[0] == found[1]
 
 
+@pytest.mark.extended
 def test_a_template_of_an_earlier_crawl_drops_the_next_one_s(tmp_path):
     documents = with_templates()
     crawls = [documents[::2], documents[1::2]]
@@ -515,6 +526,7 @@ def test_a_bucket_is_not_compared_in_full_beyond_the_limit(tmp_path):
     assert list(drops(deduplicate(tmp_path, Texts([documents]), more))) == ["last"]
 
 
+@pytest.mark.extended
 def test_recall_follows_the_curve(tmp_path):
     rng, each = np.random.default_rng(5), 1000
     documents, truth = [], {}

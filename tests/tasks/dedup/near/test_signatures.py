@@ -142,6 +142,7 @@ def test_signatures_of_scripts_with_spaces_are_those_of_earlier_crawls(text):
     assert tuple(found) == STORED[text]
 
 
+@pytest.mark.extended
 def test_the_characters_without_spaces_and_without_trace_are_those_of_their_names():
     unspaced, invisible = among(UNSPACED), among(INVISIBLE)
     wrong = []

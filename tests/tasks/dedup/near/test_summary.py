@@ -95,6 +95,7 @@ def unexpected(bins: list[recall.Bin]) -> list[float]:
     return [one.low for one in bins if not one.least <= one.expected <= one.most]
 
 
+@pytest.mark.extended
 def test_the_measured_curve_is_that_of_all_pairs(found, truth):
     bins = recall.curve(found, SETTINGS)
     assert len(bins) >= 18
@@ -145,6 +146,7 @@ def test_similarities_are_exact_and_copies_apart(crawl, found, texts):
     assert 10 < max(sizes.values()) <= 8 * 7 // 2
 
 
+@pytest.mark.extended
 def test_shards_order_and_what_is_held_change_nothing(tmp_path, crawl, found, texts):
     shuffled = [sorted(texts)[i] for i in np.random.default_rng(1).permutation(len(texts))]
     other = write(tmp_path, texts, 2, order=shuffled)

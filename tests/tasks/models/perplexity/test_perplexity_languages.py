@@ -113,6 +113,7 @@ def test_garbled_pages_score_above_their_originals(english):
         assert np.mean(found > originals) >= 0.95, kind
 
 
+@pytest.mark.extended
 def test_training_gives_the_same_files_twice_and_describes_them(folder, tmp_path):
     counts = train(iter(LEARNED), str(tmp_path), "en", SMALL)
     for name in ("en.arpa.bin", "en.sp.model", "en.arpa.bin.json"):
@@ -131,6 +132,7 @@ def test_training_gives_the_same_files_twice_and_describes_them(folder, tmp_path
             train(LEARNED, str(tmp_path), "none", SMALL.model_copy(update={"prune": prune, "order": order}))
 
 
+@pytest.mark.extended
 def test_pieces_are_learned_from_lines_of_any_length(tmp_path):
     lines = [" ".join(text.split()) for text in LEARNED]
     assert max(map(len, lines)) > 20_000
