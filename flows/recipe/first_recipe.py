@@ -22,9 +22,9 @@ from gristmill.tasks.reading.record import TAKEN, Columns
 from gristmill.tasks.reading.sources import BY_KEY, languages, look
 
 if TYPE_CHECKING:
-    from gristmill.tasks.extraction import shard as extraction
+    from gristmill.tasks.extraction import texts as extraction
 else:
-    extraction = wrapt.lazy_import("gristmill.tasks.extraction.shard")
+    extraction = wrapt.lazy_import("gristmill.tasks.extraction.texts")
 
 # Of the files of a folder with one suffix so many are looked at; of all, if these differ.
 _LOOKS = 32

@@ -28,7 +28,8 @@ from gristmill.tasks.documents.measure import measured
 from gristmill.tasks.documents.normalize import Normalize, rewrite
 from gristmill.tasks.documents.step import DocumentStep, EditStep
 from gristmill.tasks.extraction.extract import Extract
-from gristmill.tasks.extraction.shard import SPACED, page_guard
+from gristmill.tasks.extraction.shard import SPACED
+from gristmill.tasks.extraction.texts import page_guard
 from gristmill.tasks.reading.record import Record
 from gristmill.tasks.tokens.encoding import encoder
 from gristmill.tasks.tokens.fill_in_the_middle import FillInTheMiddle, parts

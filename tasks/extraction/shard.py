@@ -6,8 +6,8 @@ shard is read once and written once.
 """
 
 import logging
-from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Set
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -31,10 +31,9 @@ from gristmill.tasks.documents.normalize import Normalize, rewrite
 from gristmill.tasks.documents.selection import Heldout
 from gristmill.tasks.documents.step import DocumentStep, work_of
 from gristmill.tasks.engine.log_fields import ProgressReport
-from gristmill.tasks.extraction.extract import Extract, chosen, united
-from gristmill.tasks.extraction.page import PLAIN, extract_page, is_read
-from gristmill.tasks.extraction.payload_types import OCTETS, is_pdf, payload_type, type_counts
-from gristmill.tasks.guard.parent import Guard
+from gristmill.tasks.extraction.extract import Extract, chosen
+from gristmill.tasks.extraction.payload_types import type_counts
+from gristmill.tasks.extraction.texts import PLACE, documents, drop, page_guard
 from gristmill.tasks.reading.listing import ListedFiles, Shard, given_files, recorded
 from gristmill.tasks.reading.own_columns import fitted
 from gristmill.tasks.reading.range_plan import RangeRead, Reading
@@ -46,16 +45,10 @@ log = logging.getLogger(__name__)
 
 BATCH = 512
 _BATCH_CHARACTERS = 16 << 20
-_PLACE = ("nth", "url", "file", "offset", "length")
 _NAMED = 4  # files of a shard, in a line of the log
 _JUDGED = 256
 _NO_COLUMNS = pa.schema([])
 _JUDGED_BYTES = 16 << 20
-# The smallest PDF document, by which its library is loaded ahead of all pages.
-_BLANK_PDF = (
-    b"%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj\n"
-    b"3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 9 9]>>endobj\ntrailer<</Root 1 0 R>>\n%%EOF\n"
-)
 # Engines whose texts have no white space but what is meant: that of code and of aligned columns.
 SPACED = ("blocks", "text", "pdf", "data")
 
@@ -113,7 +106,7 @@ def extract_shard(
         pages = _pages(records, source, own, kinds, lost["extract"])
         if before:
             pages = _allowed(pages, before, lost, drawing)
-        rows = _documents(pages, guard, extract, lost["extract"], drawing.dropped)
+        rows = documents(pages, guard, extract, lost["extract"], drawing.dropped)
         for batch in _batches(rows):
             if drawn_out is not None:
                 table = pa.Table.from_pylist([row for row in batch if row["id"] in drawing.ids], schema=plain)
@@ -235,21 +228,6 @@ def _records(
         passed.range = reading.range
 
 
-def page_guard(extract: Extract) -> Guard:
-    """Guarded processes that extract pages.
-
-    The first call of an engine compiles its kernels, which takes longer than any page may. An engine of a user's may
-    do anything with that page."""
-    work = f"{extract_page.__module__}:{extract_page.__name__}"
-    page = (b"<p>Grist to the mill.</p>", "text/html", "utf-8", "")
-    own = [engine for engine in extract.asked if ":" in engine]
-    pages: list[tuple] = [(*page, engine, extract.format) for engine in extract.asked if engine not in own]
-    if "pdf" in extract.types:
-        pages.append((_BLANK_PDF, "application/pdf", None, "", extract.asked[0], extract.format, extract.types))
-    trials = tuple((*page, engine, extract.format) for engine in own)
-    return Guard(work, extract.limits, *pages, trials=trials, name=f"engine {', '.join(own)}" if own else "")
-
-
 def _counts(
     rows_in: int, before: tuple[Url, ...], normalize: Normalize | None, lost: dict, characters: dict[str, int]
 ) -> list[dict]:
@@ -300,7 +278,7 @@ def _pages(
             **{name: fitted(value, own.field(name).type) for name, value in (record.own or {}).items()},
         }
         if key in seen:
-            lost.append(_drop(row, "repeated_record", detail=record.record_id))
+            lost.append(drop(row, "repeated_record", detail=record.record_id))
             continue
         seen.add(key)
         yield row, record
@@ -318,9 +296,9 @@ def _allowed(
                 urls = urls.append_column(name, column)
         rows = {row["id"]: row for row, _ in batch}
         for name, dropped in decide(urls, [(step.step, step.decisions()) for step in steps]):
-            for drop in dropped.to_pylist():
-                row = rows.pop(drop["id"])
-                lost[name].append(drop | {name: row[name] for name in _PLACE})
+            for each in dropped.to_pylist():
+                row = rows.pop(each["id"])
+                lost[name].append(each | {name: row[name] for name in PLACE})
         drawing.dropped |= drawing.ids.intersection(row["id"] for row, _ in batch).difference(rows)
         yield from (page for page in batch if page[0]["id"] in rows or page[0]["id"] in drawing.dropped)
 
@@ -335,79 +313,6 @@ def _chunks(pages: Iterator[tuple[dict, Record]]) -> Iterator[list[tuple[dict, R
             batch, size = [], 0
     if batch:
         yield batch
-
-
-def _documents(
-    pages: Iterator[tuple[dict, Record]], guard: Guard, extract: Extract, lost: list[dict], dropped: Set[str]
-) -> Iterator[dict]:
-    """A row of DOCUMENTS for each page that has a text, in order, with the engine `union` also the page's further
-    texts. The guard takes pages ahead of what it gives. `dropped`: ids of pages that are in the ledger already."""
-    waiting: deque[tuple[dict, int]] = deque()
-
-    def calls() -> Iterator[tuple]:
-        for row, record in pages:
-            if drop := _unfit(row, record, extract.types):
-                if row["id"] not in dropped:
-                    lost.append(drop)
-                continue
-            # a text is the same by all of them, and so is a PDF document's
-            plain = record.content_type in PLAIN
-            alike = plain or is_pdf(record.payload)
-            engines = extract.asked[:1] if alike else extract.asked
-            waiting.append((row, len(engines)))
-            for engine in engines:
-                yield (
-                    *(record.payload, record.content_type, record.charset, record.url),
-                    *(engine, extract.format, extract.types, plain and record.kind == "row"),
-                    extract.options(engine),
-                )
-
-    results = guard.map(calls())
-    for first in results:
-        row, engine_count = waiting.popleft()
-        result = united([first, *islice(results, engine_count - 1)]) if engine_count > 1 else first
-        if "rule" in result:
-            if result["rule"] == "extractor_error" and any(":" in engine for engine in extract.asked):
-                _tell_once(result["detail"])
-            if row["id"] not in dropped:
-                lost.append(_drop(row, result["rule"], detail=result["detail"]))
-        else:
-            # a text says nothing of itself: its table may
-            values = {name: value for name, value in result.items() if value is not None}
-            yield dict.fromkeys(result) | row | values | {"characters": len(result["text"])}
-
-
-_told: set[str] = set()
-
-
-def _tell_once(failure: str) -> None:
-    """A line of the log for what an engine of a user's does wrong, once in a process for each place and kind of it."""
-    where = failure.partition(")")[0]
-    if where not in _told:
-        _told.add(where)
-        log.warning("%s; pages on which it fails are dropped as extractor_error", failure)
-
-
-def _unfit(row: dict, record: Record, types: tuple[str, ...]) -> dict | None:
-    """The ledger's row of a record that cannot have a text, whatever its payload is."""
-    if record.problem:
-        rule, detail = record.problem
-        return _drop(row, rule, detail=detail)
-    if record.status is not None and record.status != 200:
-        return _drop(row, "http_status", value=float(record.status))
-    if not is_read(record.payload, record.content_type, types):
-        content_type = record.content_type
-        return _drop(
-            row,
-            "content_type",
-            detail=(payload_type(record.payload, content_type) if content_type in OCTETS else None) or content_type,
-        )
-    return None
-
-
-def _drop(row: dict, rule: str, value: float | None = None, detail: str | None = None, step: str = "extract") -> dict:
-    place = {name: row[name] for name in _PLACE}
-    return {"id": row["id"], "step": step, "rule": rule, "value": value, "detail": detail, **place}
 
 
 def _batches(rows: Iterator[dict]) -> Iterator[list[dict]]:
@@ -425,8 +330,8 @@ def _normalized(table: pa.Table, normalize: Normalize, lost: list[dict]) -> pa.T
     lengths = pc.utf8_length(texts).cast(pa.int64())
     table = table.set_column(table.schema.get_field_index("characters"), DOCUMENTS.field("characters"), lengths)
     empty = pc.equal(lengths, 0)
-    for row in table.filter(empty).select(["id", *_PLACE[1:]]).to_pylist():
-        lost.append(_drop(row | {"nth": len(lost)}, "empty_text", step="normalize"))
+    for row in table.filter(empty).select(["id", *PLACE[1:]]).to_pylist():
+        lost.append(drop(row | {"nth": len(lost)}, "empty_text", step="normalize"))
     return table.filter(pc.invert(empty))
 
 

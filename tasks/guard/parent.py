@@ -73,11 +73,11 @@ class Guard:
     The function takes plain data (None, bool, int of 64 bits, float, str, bytes, lists and dicts of these) and
     returns a dict of plain data. Its process has this one's import path, one thread for numerical libraries, and no
     standard output. Guards of several threads have a worker each; the process that they are forked from is
-    started by the first one and kept. There the calls `rehearsals` are made before any worker is forked, without
-    limits: what they load and compile, workers have from their beginning. So are `trials`, calls of code that nobody
-    vouches for, if they end within the limits in a process of their own; what they raise is not reported.
+    started by the first call of one and kept. There the calls `rehearsals` are made before any worker is forked,
+    without limits: what they load and compile, workers have from their beginning. So are `trials`, calls of code
+    that nobody vouches for, if they end within the limits in a process of their own; what they raise is not reported.
     `name`: what does the work, for the log.
-    Raises RuntimeError if the function cannot be imported, a rehearsal raises, or no process can be started.
+    `map` raises RuntimeError if the function cannot be imported, a rehearsal raises, or no process can be started.
     """
 
     def __init__(
@@ -98,11 +98,6 @@ class Guard:
 
     def __enter__(self) -> Self:
         self._ring = Ring(2 * WINDOW)
-        try:
-            self._worker = _worker(self.work, self.first_calls, self.limits, self._ring)
-        except BaseException:
-            self._ring.close()
-            raise
         return self
 
     def __exit__(

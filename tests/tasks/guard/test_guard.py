@@ -323,7 +323,7 @@ def test_no_process_and_no_pipe_is_left_behind():
 @pytest.mark.parametrize("work", ["faulty_pages:nothing", "no_such_module:page", "faulty_pages"])
 def test_a_function_that_is_not_there_is_named(work):
     with pytest.raises(RuntimeError, match=f"cannot import {work}: \\w+Error"):
-        results([], work=work)
+        results([("fine", 1)], work=work)
 
 
 def test_a_zygote_without_work_leaves_and_the_next_guard_starts_another(monkeypatch, tmp_path):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from gristmill.tasks.extraction.extract import Extract
-from gristmill.tasks.extraction.shard import page_guard
+from gristmill.tasks.extraction.texts import page_guard
 from gristmill.tasks.guard.parent import Limits
 from tests.tasks.pdf.writing import lines, pdf
 
