@@ -169,10 +169,11 @@ UNCERTAINTY = 2.0
 
 @dataclass(frozen=True)
 class Estimate:
-    """`seconds`, `bytes`: from, to; None where they rest on something that is not known: `unsized`, sources whose size
-    is not, and for `seconds` `unrated`, steps whose speed is not, since it is that of a model. `least_bytes`: of the
-    home for what is known. `documents`, `text_bytes`: of the sources of a known size, about. `cores`: that the time is
-    for. `largest_job`: None where it was not asked for or rests on a size that is not known."""
+    """`input_bytes`: of the sources' files. `seconds`, `bytes`: from, to; None where they rest on something that is not
+    known: `unsized`, sources whose size is not, and for `seconds` `unrated`, steps whose speed is not, since it is that
+    of a model. `least_bytes`: of the home for what is known. `documents`, `text_bytes`: of the sources of a known size,
+    about. `cores`: that the time is for, as many as have a shard. `largest_job`: None where it was not asked for or
+    rests on a size that is not known."""
 
     input_bytes: int
     documents: int
@@ -207,14 +208,16 @@ class Estimate:
 
 def estimate(recipe: Recipe, inspections: Sequence[Inspection], settings: MachineSettings) -> Estimate:
     """What all of the recipe takes if nothing is reused."""
-    cores = settings.workers or os.cpu_count() or 1
-    packed = text = documents = 0.0
+    cores = min(settings.workers or os.cpu_count() or 1, max(1, sum(map(shards_of, inspections))))
+    given = packed = text = documents = 0.0
     unsized = []
     for each in inspections:
         size = _known_bytes(each.bytes, recipe.limit)
         if size is None:
             unsized.append(each.source.name)
-        elif each.source.is_crawl:
+            continue
+        given += size
+        if each.source.is_crawl:
             packed += size
             text += size * ARCHIVE_TEXT
             documents += size / PAGE_BYTES
@@ -236,7 +239,7 @@ def estimate(recipe: Recipe, inspections: Sequence[Inspection], settings: Machin
         # weights and two moments of four bytes, in the checkpoints that are kept, the middle one, and that at the peak
         space += parameters * 4 * (1 + 3 * (training.keep_checkpoints + 1 + (training.schedule == "wsd")))
     return Estimate(
-        round(packed + text),
+        round(given),
         round(documents),
         round(text),
         cores,
@@ -246,6 +249,35 @@ def estimate(recipe: Recipe, inspections: Sequence[Inspection], settings: Machin
         tuple(unsized),
         unrated,
     )
+
+
+def shards_of(inspection: Inspection) -> int:
+    """How many jobs read a source, at least: one for each file, and for each range of one. Jobs of later stages are as
+    many. One where neither files nor bytes are known."""
+    most = inspection.source.max_range_bytes
+    ranges = -(-inspection.bytes // most) if inspection.bytes is not None and most else 0
+    return max(inspection.files or 1, ranges)
+
+
+def _few_shards(inspections: Sequence[Inspection], settings: MachineSettings) -> Iterator[str]:
+    """That workers wait, since there are fewer shards; with the setting that makes more, if a source has one."""
+    workers = settings.workers or os.cpu_count() or 1
+    shards = sum(map(shards_of, inspections))
+    largest = max(
+        (each for each in inspections if each.source.max_range_bytes and each.bytes and each.files),
+        key=lambda each: each.bytes or 0,
+        default=None,
+    )
+    if largest is None or largest.bytes is None or shards >= workers or largest.bytes < 2 * _LEAST_RANGE:
+        return
+    size = -(-largest.bytes // (4 * workers * _LEAST_RANGE)) * _LEAST_RANGE
+    yield (
+        f"sources.{largest.source.name}: the sources are {shards} shard{'s' * (shards != 1)}, so {shards} of {workers} "
+        f"workers work; `range_bytes: {size}` divides files into shards of this size"
+    )
+
+
+_LEAST_RANGE = 4 << 20  # bytes: of a smaller one, a job's own cost is a tenth
 
 
 def _known_bytes(size: int | None, limit: int | None) -> int | None:
@@ -357,7 +389,8 @@ def _checked(
     if not deep:
         unseen += [f"your engine {engine}" for engine in recipe.extract.asked if ":" in engine]
         unseen += [f"your reader {source.reader}" for source in recipe.sources if isinstance(source, Own)]
-    return Checked(limited(findings), needed, tuple(unseen), tuple(remarks_of(recipe, settings)))
+    remarks = (*remarks_of(recipe, settings), *(() if recipe.limit else _few_shards(inspections, settings)))
+    return Checked(limited(findings), needed, tuple(unseen), remarks)
 
 
 def _own_steps(data: Any) -> dict[int, str]:

@@ -7,6 +7,7 @@ before they are made.
 """
 
 import io
+import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -70,7 +71,8 @@ class LocalRows:
 
     def __init__(self, path: str, f: BinaryFile) -> None:
         self.f = f
-        self.path = path.removeprefix("file://")
+        # absolute: the process that decodes has the folder that this one had when it was started
+        self.path = os.path.abspath(path.removeprefix("file://"))
         self.copy: IO[bytes] | None = None
         if not files.is_local(path):
             self.copy = tempfile.NamedTemporaryFile(prefix="gristmill-parquet-")  # noqa: SIM115  # closed below

@@ -364,3 +364,24 @@ def test_a_check_says_which_settings_of_training_are_not_read(folder, machine):
     [scaling] = remarks("precision: bf16, loss_scaling: false")
     assert scaling.startswith("training.loss_scaling: only read with precision fp16, but precision is bf16")
     assert remarks("momentum: 0.8, precision: fp16, loss_scaling: false") == [] == remarks("optimizer: adamw")
+
+
+def test_workers_without_a_shard_are_not_counted_and_the_remedy_gives_them_one(tmp_path):
+    line = '{"text": "The mill grinds the grain of the whole valley, sack after sack."}\n'
+    (tmp_path / "one.jsonl").write_text(line * (20_000_000 // len(line)))
+    (tmp_path / "two.jsonl").write_text(line * 100)
+
+    def checked(files: str, workers: int):
+        text = f"name: few\nsources:\n  - {{name: web, jsonl: {files}}}\nsteps:\n  - {{step: c4}}\n"
+        settings = MachineSettings(home=str(tmp_path / "home"), workers=workers)
+        found = check(written(tmp_path, text), settings)
+        assert lines(found) == [] and found.estimate is not None
+        return found.estimate.cores, [each for each in found.remarks if "shard" in each]
+
+    assert checked("[one.jsonl]", 1) == (1, [])
+    assert checked("[one.jsonl, two.jsonl]", 2) == (2, [])
+    cores, [remark] = checked("[one.jsonl]", 3)
+    assert cores == 1 and remark.startswith("sources.web: the sources are 1 shard, so 1 of 3 workers work; ")
+    [remedy] = re.findall("`(.*?)`", remark)
+    assert checked(f"[one.jsonl], {remedy}", 3) == (3, [])
+    assert checked("[two.jsonl]", 3) == (1, [])  # too small to be divided

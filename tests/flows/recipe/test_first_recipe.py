@@ -96,6 +96,16 @@ def test_init_says_what_it_took_a_column_for_and_which_it_left(folder):
     assert sources(first_recipe(["y.jsonl"]).text)[0]["date_column"] == "when"
 
 
+def test_a_table_is_read_after_a_change_of_the_folder(folder, monkeypatch):
+    """Tables are decoded in a process that began in another one."""
+    for name in ("one", "two"):
+        (folder / name).mkdir()
+        monkeypatch.chdir(folder / name)
+        pq.write_table(pa.table({"text": [ENGLISH]}), f"{name}.parquet")
+        [source] = sources(first_recipe([f"{name}.parquet"]).text)
+        assert source["parquet"] == [f"{name}.parquet"]
+
+
 def test_without_a_name_that_is_known_the_longest_texts_are_taken(folder):
     rows = [{"kind": "a", "essay": ENGLISH, "n": 1, "tags": ["x"]}, {"kind": "b", "essay": None, "n": 2, "tags": []}]
     pq.write_table(pa.Table.from_pylist(rows), folder / "t.parquet")
