@@ -3,7 +3,7 @@
 Also the results of searches: phrases, spans and batches.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import wrapt
@@ -15,6 +15,7 @@ from gristmill.tasks.dedup.near.settings import s_curve
 
 if TYPE_CHECKING:
     from gristmill.flows.explore.search.batches import Batch, BatchDocument
+    from gristmill.flows.explore.search.readings import Reading
     from gristmill.flows.reports import marking
     from gristmill.flows.reports.columns import Columns, DescribedColumn
     from gristmill.flows.reports.dropped import Dropped, Edit
@@ -233,6 +234,7 @@ def _column_values(one: "DescribedColumn") -> str:
 
 _TRACED_CHARACTERS = 2_000
 _BATCH_DOCUMENTS = 40
+_STEPS = 20  # of a training that read a document
 
 
 def _count(count: "Count") -> str:
@@ -332,6 +334,24 @@ def batch(contents: "Batch") -> Iterator[str]:
         )
         for document in spike.documents:
             yield _batch_document(document)
+
+
+def readings(found: "Sequence[Reading]") -> Iterator[str]:
+    """Yield for each training how often it read a document, and at which steps."""
+    for each in found:
+        names = ", ".join(each.recipes) or "no recipe of the home"
+        yield (
+            f"{one_line(each.document)}  {each.stage} ({names}): {each.tokens:,} tokens, read {each.times:.2f} times "
+            f"in {len(each.steps):,} of {each.trained:,} steps"
+        )
+        shown = [f"{step:,} ({tokens:,} tokens)" for step, tokens in [*each.steps.items()][:_STEPS]]
+        more = f" and {len(each.steps) - _STEPS:,} more. Print all with --json" if len(each.steps) > _STEPS else ""
+        if shown:
+            yield f"    steps {', '.join(shown)}{more}"
+        if each.left_out:
+            yield f"    the guard left out {each.left_out:,} batches with tokens of it"
+        if each.unread:
+            yield f"    {each.unread:,} of its tokens are at the end of a source, where they fill no window"
 
 
 def _batch_document(document: "BatchDocument") -> str:

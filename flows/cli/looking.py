@@ -23,7 +23,7 @@ from gristmill.flows.reports.tables import Table
 from gristmill.storage.home import Verified
 
 if TYPE_CHECKING:
-    from gristmill.flows.explore.search import batches
+    from gristmill.flows.explore.search import batches, readings
     from gristmill.flows.machine import home_progress as run_progress
     from gristmill.flows.machine.home_progress import HomeProgress, SlurmProgress, StageProgress
     from gristmill.flows.reports import columns as described_columns
@@ -40,6 +40,7 @@ else:
     near_duplicates = wrapt.lazy_import("gristmill.flows.reports.similar")
     token_lineage = wrapt.lazy_import("gristmill.flows.reports.token_lineage")
     batches = wrapt.lazy_import("gristmill.flows.explore.search.batches")
+    readings = wrapt.lazy_import("gristmill.flows.explore.search.readings")
 
 TEXT_CHARACTERS = 1500  # characters of a text
 _WATCH_SECONDS = 5.0  # between two looks at unfinished runs
@@ -275,17 +276,26 @@ def lineage(
     losses: Annotated[
         bool, typer.Option("--losses", help="with --step: loss of each document, by the weights before the step")
     ] = False,
+    trainings: Annotated[
+        bool, typer.Option("--trainings", help="the steps of each finished training that read the document")
+    ] = False,
     characters: Annotated[int, typer.Option("-n", min=0, help="characters to print of page and text")] = 2000,
-    as_json: Annotated[bool, typer.Option("--json", help="with --step: JSON output")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="with --step or --trainings: JSON output")] = False,
 ) -> None:
     """Reads the record again and prints page, text, scores and every decision. With --step, prints the documents of the
     batch of a training step. Exits with 1 if a token cannot be derived again.
 
     Examples:
-        gristmill explain lineage DOC_ID
+        gristmill explain lineage DOC_ID --trainings
         gristmill explain lineage recipe.yaml --step 12 --losses
     """
     machine = MachineSettings()
+    if trainings:
+        if document is None or step is not None:
+            raise typer.BadParameter("--trainings needs a document: gristmill explain lineage DOC_ID --trainings")
+        found = [*readings.readings(document, machine)]
+        print_result(found, render.readings(found), as_json)
+        return
     if step is not None:
         _batch(document, step, losses, as_json)
         return

@@ -18,6 +18,7 @@ from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.recipe.trunk import BranchPoint
 from gristmill.flows.stages.heldout import Data
 from gristmill.storage import checked_json, files, ledger
+from gristmill.storage.home import FinishedStage
 from gristmill.storage.training_manifest import local_manifest
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import MAKER, StageResult
@@ -55,7 +56,7 @@ def local_mixture(settings: MachineSettings, folder: str) -> Path:
     return local_manifest(files.join(folder, "mixture.json"), f"{settings.local_folder}/cache/stages")
 
 
-def local_files(settings: MachineSettings, stage: StageResult, names: Sequence[str]) -> Path:
+def local_files(settings: MachineSettings, stage: StageResult | FinishedStage, names: Sequence[str]) -> Path:
     """A local folder with these files of a stage, compared with their digests. Raises DamagedFileError."""
     folder = Path(local_folder(settings, stage.folder))
     for name in names:

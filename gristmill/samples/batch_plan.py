@@ -39,3 +39,8 @@ class BatchPlan:
         """The first sample of a batch: how many samples the batches before it have."""
         stage = self._stage(number)
         return self.samples[stage] + (number - self.numbers[stage]) * self.sizes[stage]
+
+    def number_of(self, sample: int) -> int:
+        """The batch of a sample."""
+        stage = bisect.bisect_right(self.samples, sample) - 1
+        return self.numbers[stage] + (sample - self.samples[stage]) // self.sizes[stage]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import bisect
 import hashlib
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
@@ -77,6 +77,18 @@ class Schedule:
                 node, sample = node[3], sample - before
         return node, sample
 
+    def sample(self, source: int, k: int) -> int:
+        """The sample that is the k-th draw of a source, from 0: the inverse of `draw`. Raises ValueError for a source
+        that is never drawn."""
+        path = next((path for leaf, path in _leaves(self.root) if leaf == source), None)
+        if path is None:
+            raise ValueError(f"source {source} has a share of 0, so no sample is of it")
+        for (left_weight, weight, *_), is_left in reversed(path):
+            # the first n for which the branch has more than k of the node's first n + 1 samples
+            odd = weight * (2 * k + 1)
+            k = -(-odd // (2 * left_weight)) - 1 if is_left else odd // (2 * (weight - left_weight))
+        return k
+
     def counts(self, samples: int) -> list[int]:
         """How many of the first `samples` samples each source gets."""
         counts = [0] * self.sources
@@ -89,6 +101,17 @@ class Schedule:
             else:
                 counts[node] = n
         return counts
+
+
+def _leaves(root: _Node) -> Iterator[tuple[int, list[tuple[tuple, bool]]]]:
+    """The sources below a node, each with the inner nodes above it from the top, and whether it is on their left."""
+    todo: list[tuple[_Node, list[tuple[tuple, bool]]]] = [(root, [])]
+    while todo:
+        node, path = todo.pop()
+        if isinstance(node, tuple):
+            todo += [(node[2], [*path, (node, True)]), (node[3], [*path, (node, False)])]
+        else:
+            yield node, path
 
 
 _WORD = (1 << 64) - 1
@@ -120,6 +143,13 @@ class _Permutation:
             left, right = right, left ^ (_mix((right + key) & _WORD) >> (64 - self.half))
         return (left << self.half) | right
 
+    def back(self, x: int) -> int:
+        """The number of which `step` gives this one."""
+        left, right = x >> self.half, x & ((1 << self.half) - 1)
+        for key in reversed(self.keys):
+            left, right = right ^ (_mix((left + key) & _WORD) >> (64 - self.half)), left
+        return (left << self.half) | right
+
 
 def permute(index: np.ndarray, size: int, key: bytes) -> np.ndarray:
     """Where a keyed permutation of range(size) sends each index, int64."""
@@ -139,6 +169,21 @@ def permute_one(index: int, size: int, key: bytes) -> int:
     while index >= size:
         index = permutation.step(index)
     return index
+
+
+def index_of(place: int, size: int, key: bytes) -> int:
+    """The index that `permute_one` sends to a place."""
+    permutation = _Permutation(size, key)
+    index = permutation.back(place)
+    while index >= size:
+        index = permutation.back(index)
+    return index
+
+
+def step_of(number: int, windows: Sequence[tuple[int, int]]) -> int | None:
+    """The step of a batch, both counted from 0; None for one within a window: the inverse of `batch_number`."""
+    left_out = {each for first, end in windows for each in range(first, min(end, number + 1))}
+    return None if number in left_out else number - len(left_out)
 
 
 def batch_number(step: int, windows: Sequence[tuple[int, int]]) -> int:
@@ -176,6 +221,11 @@ class Phases:
         phase = self.phase(sample)
         source, k = self.schedules[phase].draw(sample - self.firsts[phase])
         return source, self.before[phase][source] + k
+
+    def sample(self, source: int, k: int) -> int:
+        """The sample that is the k-th draw of a source: the inverse of `draw`."""
+        phase = max(number for number, before in enumerate(self.before) if before[source] <= k)
+        return self.firsts[phase] + self.schedules[phase].sample(source, k - self.before[phase][source])
 
     def counts(self, samples: int) -> list[int]:
         """How many of the first `samples` samples each source gets."""
@@ -285,6 +335,14 @@ class Order:
         source, k = self.schedule.draw(sample - self.offset)
         epoch, turn = divmod(k, self.windows[source])
         return source, epoch, permute_one(turn, self.windows[source], self._key(source, epoch))
+
+    def samples_of(self, source: int, window: int, end: int) -> Iterator[int]:
+        """The samples before the sample `end` that read a window of a source, one for each of its epochs, in order."""
+        draws = self.schedule.counts(max(0, end - self.offset))[source]
+        for epoch in range(-(-draws // self.windows[source])):
+            k = epoch * self.windows[source] + index_of(window, self.windows[source], self._key(source, epoch))
+            if k < draws:
+                yield self.schedule.sample(source, k) + self.offset
 
     def _key(self, source: int, epoch: int) -> bytes:
         return f"{self.seed}\0{self.sources[source].name}\0{epoch}".encode()

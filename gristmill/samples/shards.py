@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -188,6 +188,10 @@ class Windows:
         """Where the tokens of a window are."""
         return list(self.tokens.spans(window * self.seq_len, (window + 1) * self.seq_len + 1))
 
+    def near(self, start: int, stop: int) -> Iterable[int]:
+        """All windows with one of the tokens [start, stop) of the source."""
+        return range(max(0, start - 1) // self.seq_len, min(len(self), (stop - 1) // self.seq_len + 1))
+
 
 class PackedRows:
     """The packed rows of one source. Holds memory maps.
@@ -241,3 +245,9 @@ class PackedRows:
             has_token_before = position == 1 and before != self.end_of_text
             row_spans += self.tokens.spans(start - has_token_before, stop, position - has_token_before)
         return row_spans
+
+    def near(self, start: int, stop: int) -> Iterable[int]:
+        """All rows with one of the tokens [start, stop) of the source, and rows with those beside them."""
+        for base, (first, starts, lengths) in zip(self.firsts.tolist(), self.maps, strict=False):
+            pieces = np.flatnonzero((starts <= stop) & (starts + lengths > start))
+            yield from dict.fromkeys((base + np.searchsorted(first, pieces, side="right") - 1).tolist())

@@ -1,7 +1,9 @@
 """Sources and home in an S3-compatible store: several processes read and write them, and the bytes are the same."""
 
+import random
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -10,8 +12,21 @@ from gristmill.storage import files, parquet
 from gristmill.training.checkpoint import keeping
 
 
+def refusing(method: str, path: str, nth: int) -> int | None:
+    """Every twentieth request is refused, up to three in a row for the same object."""
+    return 503 if nth < 3 and random.Random(f"{method} {path} {nth}").random() < 0.05 else None
+
+
+def slow(method: str, path: str, nth: int) -> None:
+    time.sleep(0.1)
+
+
+TROUBLES = {"healthy": lambda method, path, nth: None, "refusing": refusing, "slow": slow}
+
+
 @pytest.mark.slow
-def test_a_corpus_from_and_into_an_object_store_has_the_same_bytes(undisturbed, runs, recipe, s3, crawl):
+@pytest.mark.parametrize("trouble", TROUBLES)
+def test_a_corpus_from_and_into_an_object_store_has_the_same_bytes(undisturbed, runs, recipe, s3, crawl, trouble):
     for path in sorted(crawl.folder.glob("*.warc.gz")):
         files.copy(str(path), f"s3://crawl/raw/{path.name}")
     sources = [
@@ -20,12 +35,17 @@ def test_a_corpus_from_and_into_an_object_store_has_the_same_bytes(undisturbed, 
     ]
     until = [step["step"] for step in recipe["steps"]].index("minhash") + 1
     fewer = recipe | {"sources": sources, "steps": recipe["steps"][:until]}
-    home = runs.home("store_local")
-    environment = runs.environment("store_local", local=str(home)) | s3.environment
+    home = runs.home(f"store_{trouble}")
+    environment = runs.environment(f"store_{trouble}", local=str(home)) | s3.environment
     environment["GRISTMILL_HOME"] = "s3://crawl/home"
     command = [sys.executable, "-c", "import sys, gristmill; gristmill.corpus(sys.argv[1])", str(runs.write(fewer))]
+    s3.refuse, began = TROUBLES[trouble], len(s3.requests)
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    asked, s3.refuse = s3.requests[began:], TROUBLES["healthy"]
     assert done.returncode == 0, done.stdout + done.stderr
+    refused = sum(status == 503 for *_, status in asked)
+    print(f"{trouble}: {len(asked):,} requests, {refused:,} refused")
+    assert (refused > 0) == (trouble == "refusing")
     expected = [
         (stage, rows(str(folder)))
         for name, folder in undisturbed.stages("undisturbed").items()

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gristmill.samples.order import Order, Schedule, permute
+from gristmill.samples.batch_plan import BatchPlan
+from gristmill.samples.order import Order, Phases, Schedule, batch_number, index_of, permute, step_of
 from gristmill.samples.shards import Tokens
 from gristmill.storage import checked_json
 from gristmill.storage.damage import DamagedFileError
@@ -44,13 +45,37 @@ def test_draws_number_themselves_one_after_the_other(shares):
         assert seen == schedule.counts(sample + 1)
 
 
+@given(SHARES, st.lists(st.integers(1, 200), max_size=3).map(sorted), st.integers(0, 5))
+def test_a_draw_is_found_back(shares, later, left_out):
+    """In phases, whose shares are rotated, and one of which has a source without a share."""
+    firsts = [0, *dict.fromkeys(later)]
+    phases = [[*shares[at % len(shares) :], *shares[: at % len(shares)]] for at in range(len(firsts))]
+    if len(shares) > 1:
+        phases[-1][left_out % len(shares)] = 0.0
+    schedule = Phases(firsts, phases)
+    for sample in range(300):
+        assert schedule.sample(*schedule.draw(sample)) == sample
+
+
+@given(st.integers(1, 9), st.lists(st.tuples(st.integers(1, 900), st.integers(2, 5)), max_size=3), st.integers(0, 500))
+def test_a_sample_is_in_its_batch_and_a_batch_in_its_step(batch, stages, sample):
+    plan = BatchPlan(batch, 8, [(sum(s[0] for s in stages[: i + 1]), times) for i, (_, times) in enumerate(stages)])
+    number = plan.number_of(sample)
+    assert plan.first(number) <= sample < plan.first(number + 1)
+    left_out = [(3, 6), (5, 8), (20, 22)]
+    assert [step_of(batch_number(step, left_out), left_out) for step in range(60)] == [*range(60)]
+    assert [number for number in range(30) if step_of(number, left_out) is None] == [3, 4, 5, 6, 7, 20, 21]
+
+
 def test_a_source_without_a_share_is_never_drawn():
     assert Schedule([0.0, 0.5, 0.0, 0.5]).counts(1000) == [0, 500, 0, 500]
 
 
 @given(st.integers(1, 3000), st.binary(max_size=20))
 def test_permute_is_a_bijection(size, key):
-    assert sorted(permute(np.arange(size), size, key)) == list(range(size))
+    places = permute(np.arange(size), size, key).tolist()
+    assert sorted(places) == list(range(size))
+    assert [index_of(place, size, key) for place in places] == list(range(size))
 
 
 @given(st.integers(1, 1 << 50), st.binary(max_size=8), st.data())
@@ -290,3 +315,34 @@ def test_permute_of_millions_is_a_bijection(size):
     for start in range(0, size, 1 << 20):
         seen[permute(np.arange(start, min(size, start + (1 << 20))), size, b"key")] = True
     assert seen.all()
+
+
+@pytest.mark.parametrize("offset", [0, 60])
+def test_the_samples_of_a_window_are_all_that_read_it(corpus, offset):
+    order = Order(load_training_manifest(corpus), seq_len=16, batch=4, seed=3, offset=offset)
+    end = offset + 5 * sum(order.windows)
+    read = {}
+    for sample, (source, _, window) in zip(range(offset, end), order.windows_of(range(offset, end)), strict=True):
+        read.setdefault((source, window), []).append(sample)
+    assert max(map(len, read.values())) > 2  # several epochs
+    for source, windows in enumerate(order.windows):
+        for window in range(0, windows, 7):
+            assert [*order.samples_of(source, window, end)] == read.get((source, window), [])
+
+
+def test_tokens_are_in_the_windows_near_them_and_in_no_others(corpus):
+    order = Order(load_training_manifest(corpus), seq_len=16, batch=4, seed=3)
+    check_near(order)
+
+
+def check_near(order: Order) -> None:
+    for source, read in enumerate(order.read):
+        starts = order.tokens[source].starts
+        holding: dict[int, set[int]] = {}
+        for window in range(len(read)):
+            for span in read.spans(window):
+                for token in range(starts[span.shard] + span.offset, starts[span.shard] + span.offset + span.length):
+                    holding.setdefault(token, set()).add(window)
+        for token in range(0, len(order.tokens[source]), 11):
+            assert holding.get(token, set()) <= set(read.near(token, token + 1))
+        assert set(read.near(5, 200)) >= set().union(*(holding.get(token, set()) for token in range(5, 200)))

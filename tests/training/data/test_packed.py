@@ -17,6 +17,7 @@ from gristmill.training.batches import check_digests, fingerprint
 from gristmill.training.decoder import document_mask, rotate
 from gristmill.training.loss import IGNORE, inputs_and_targets
 from gristmill.training.run.loop import train
+from tests.training.data.test_order import check_near
 
 SEQ_LEN = 128
 
@@ -170,3 +171,7 @@ def test_positions_that_begin_anew_with_each_document_change_nothing(seed, count
         return torch.nn.functional.scaled_dot_product_attention(*turned, v, mask)
 
     assert torch.allclose(attended(torch.arange(24)), attended(position), atol=1e-4)
+
+
+def test_tokens_are_in_the_rows_near_them(order):
+    check_near(order)

@@ -1,0 +1,157 @@
+"""Which steps of which trainings of a home read a document, and how often: the reverse of `batches`.
+
+Nothing records what a training read, since that follows from its seed: a window of tokens has one place in the order of
+each epoch, and that place has one sample.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow.compute as pc
+
+from gristmill.flows.machine.runs import recipes_by_stage
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.stages.model import local_files, local_mixture
+from gristmill.samples.order import Order, batch_number, step_of
+from gristmill.storage import checked_json, files, parquet
+from gristmill.storage.damage import DamagedFileError
+from gristmill.storage.home import FinishedStage, Home
+from gristmill.storage.training_manifest import TrainingManifest, load_training_manifest
+from gristmill.training.config import RunConfig
+from gristmill.training.hub.weights import RUN
+from gristmill.training.objectives import objective
+from gristmill.training.step.guard import EVENTS, read_events, windows_left_out
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class TokenRange:
+    """The tokens of a document in a shard. `source`: its number in the mixture; `begin`, `end`: in the whole source."""
+
+    source: int
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a training read of a document. `stage`: its label; `recipes`: those that name it; `trained`: its steps;
+    `tokens`: of the document in its shards; `steps`: by step, from 1, how many of the tokens its batch had; `left_out`:
+    batches with some of them that the guard left out; `unread`: tokens in no window, at the end of a source."""
+
+    document: str
+    stage: str
+    recipes: tuple[str, ...]
+    trained: int
+    tokens: int
+    steps: dict[int, int]
+    left_out: int
+    unread: int
+
+    @property
+    def times(self) -> float:
+        """How often its tokens were read, on average."""
+        return sum(self.steps.values()) / self.tokens
+
+
+def readings(prefix: str, settings: MachineSettings | None = None) -> Iterator[Reading]:
+    """What each finished training of the home read of the documents whose ids begin with `prefix`: also of those that
+    read nothing of them, if their tokens are in its mixture. Holds the ids of a shard, and of a training the steps.
+
+    Models of a home in an object store are read through the local folder. Raises LookupError if no training of the home
+    has such a document in its tokens.
+    """
+    settings = settings or MachineSettings()
+    recipes = recipes_by_stage(settings.home)
+    found = trainings = 0
+    for stage in Home(settings.home).stages("model"):
+        mixture = stage.input("mixture")
+        if mixture is None:
+            continue
+        trainings += 1
+        try:
+            manifest = load_training_manifest(local_mixture(settings, mixture.folder))
+            documents = _ranges(manifest, prefix)
+        except (FileNotFoundError, DamagedFileError) as error:  # `home gc` may have removed the tokens
+            log.warning("%s: what it read is unknown, because its tokens cannot be read: %s", stage.label, error)
+            continue
+        for document, ranges in documents.items():
+            found += 1
+            yield _reading(settings, stage, manifest, document, ranges, tuple(recipes.get(stage.label, ())))
+    if not found:
+        raise LookupError(
+            f"none of the {trainings:,} finished trainings in {settings.home} has a document in its tokens whose id "
+            f"begins with {prefix}; `gristmill explain lineage {prefix}` shows where it was dropped"
+        )
+
+
+def _ranges(manifest: TrainingManifest, prefix: str) -> dict[str, list[TokenRange]]:
+    """By document its tokens in the shards of a mixture. Reads the ids of all shards, one after the other."""
+    found: dict[str, list[TokenRange]] = {}
+    for number, source in enumerate(manifest.sources):
+        start = 0
+        for shard in source.shards:
+            index = parquet.read_table(f"{str(shard.path).removesuffix('.bin')}.parquet", ["id", "offset", "length"])
+            for row in index.filter(pc.starts_with(index["id"], prefix)).to_pylist():
+                begin = start + row["offset"]
+                found.setdefault(row["id"], []).append(TokenRange(number, begin, begin + row["length"]))
+            start += shard.tokens
+    return found
+
+
+def _reading(
+    settings: MachineSettings,
+    stage: FinishedStage,
+    manifest: TrainingManifest,
+    document: str,
+    ranges: list[TokenRange],
+    recipes: tuple[str, ...],
+) -> Reading:
+    names = [name for name in (RUN, EVENTS) if files.exists(files.join(stage.folder, name))]
+    folder = local_files(settings, stage, names)
+    run = RunConfig.model_validate(checked_json.read(str(folder / RUN)))
+    left_out = windows_left_out(read_events(folder / EVENTS))
+    order = Order(
+        manifest,
+        seq_len=run.model.seq_len,
+        batch=run.training.batches(run.model.seq_len),
+        seed=run.training.data_seed,
+        transform=objective(run.training, run.model.seq_len, manifest),
+        offset=run.start.offset if run.start else 0,
+    )
+    first = run.start.step + 1 if run.start and not run.start.same_data else 1
+    end = order.samples(batch_number(run.training.steps - 1, left_out)).stop
+    steps: Counter[int] = Counter()
+    skipped: set[int] = set()
+    unread = 0
+    for each in ranges:
+        read = np.zeros(each.end - each.begin, bool)
+        for window in order.read[each.source].near(each.begin, each.end):
+            tokens = 0
+            for begin, stop in _places(order, each.source, window):
+                begin, stop = max(begin, each.begin), min(stop, each.end)
+                tokens += max(0, stop - begin)
+                read[max(0, begin - each.begin) : max(0, stop - each.begin)] = True
+            for sample in order.samples_of(each.source, window, end) if tokens else ():
+                number = order.plan.number_of(sample)
+                step = step_of(number, left_out)
+                if step is None:
+                    skipped.add(number)
+                elif step + 1 >= first:
+                    steps[step + 1] += tokens
+        unread += int((~read).sum())
+    tokens = sum(each.end - each.begin for each in ranges)
+    return Reading(
+        document, stage.label, recipes, run.training.steps, tokens, dict(sorted(steps.items())), len(skipped), unread
+    )
+
+
+def _places(order: Order, source: int, window: int) -> Iterator[tuple[int, int]]:
+    """The tokens of a window, as ranges of those of its source."""
+    for span in order.read[source].spans(window):
+        begin = order.tokens[source].starts[span.shard] + span.offset
+        yield begin, begin + span.length
