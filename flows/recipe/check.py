@@ -19,6 +19,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from gristmill.flows.machine.context import check_executor
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.machine.wrong_values import listed
 from gristmill.flows.recipe import own_steps
@@ -38,6 +39,7 @@ from gristmill.storage.home import Home
 from gristmill.tasks.documents.step import CorpusStep, Problem, Step
 from gristmill.tasks.documents.where import is_where
 from gristmill.tasks.engine import own_code
+from gristmill.tasks.engine.extras import MissingExtraError
 from gristmill.tasks.reading.formats.own import Own
 from gristmill.tasks.reading.formats.source import Inspection
 from gristmill.tasks.reading.sources import Source
@@ -108,6 +110,14 @@ def home_problems(settings: MachineSettings) -> Iterator[str]:
                     pass
             except OSError as error:
                 yield f"{variable} is {folder}, but {above} cannot be written: {error.strerror}; give another folder"
+
+
+def executor_problems(settings: MachineSettings) -> Iterator[str]:
+    """Why the executor cannot start."""
+    try:
+        check_executor(settings)
+    except (MissingExtraError, ValueError) as error:
+        yield str(error)
 
 
 def existing_folder(folder: str) -> str:
@@ -312,8 +322,9 @@ def check(source: Any, settings: MachineSettings, deep: bool = False) -> Checked
     except RecipeError as error:
         findings = [f for f in error.findings if not (own and f.key.endswith(".best"))]
         findings += _of_files(origin, data, _sources_alone(data, origin), {}, settings, deep)[1]
-        return Checked((*findings, *_of_home(origin, settings)), unseen=tuple(unseen))
+        return Checked((*findings, *_of_home(origin, settings), *_of_executor(origin, settings)), unseen=tuple(unseen))
     result = _checked(recipe, data, origin, settings, deep, unseen)
+    result = replace(result, findings=(*result.findings, *_of_executor(origin, settings)))
     if not any(finding.key.startswith("sources") for finding in result.findings):
         values = data if isinstance(data, Mapping) else recipe.model_dump(mode="json")
         troubles, remarks = of_first_records(recipe, settings)
@@ -402,6 +413,10 @@ def _of_files(
 
 def _of_home(origin: Origin, settings: MachineSettings) -> list[Finding]:
     return [Finding(origin.name, "", what) for what in home_problems(settings)]
+
+
+def _of_executor(origin: Origin, settings: MachineSettings) -> list[Finding]:
+    return [Finding(origin.name, "", what) for what in executor_problems(settings)]
 
 
 def _of_space(origin: Origin, needed: Estimate, settings: MachineSettings) -> list[Finding]:

@@ -131,9 +131,7 @@ def test_manifests_hold_by_the_schemas_of_kubernetes(name, release):
             pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": document["spec"][part]["spec"]}
             validate(pod, release, strict=True)
         spec = document["spec"]["scheduler"]["service"]
-        validate(
-            {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": spec}, release, strict=True
-        )
+        validate({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": spec}, release, strict=True)
     with pytest.raises(Exception, match="(?i)additional properties|unexpected"):
         validate({"apiVersion": "v1", "kind": "Pod", "metadata": {}, "spce": {}}, release, strict=True)
 
