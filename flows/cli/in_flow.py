@@ -19,9 +19,11 @@ from gristmill.flows.recipe.variants import changed
 from gristmill.storage.printable import redact_url
 
 if TYPE_CHECKING:
+    from gristmill.flows.machine import context
     from gristmill.flows.reports import finished
     from gristmill.flows.run import server
 else:
+    context = wrapt.lazy_import("gristmill.flows.machine.context")
     finished = wrapt.lazy_import("gristmill.flows.reports.finished")
     server = wrapt.lazy_import("gristmill.flows.run.server")
 
@@ -78,6 +80,7 @@ def in_flow(
         if (finished := find()) is not None:
             return finished
         limits.check_run()
+        context.check_executor(MachineSettings())
         _start_server()  # while Prefect is imported here
         return run()
     except (KeyboardInterrupt, SystemExit):

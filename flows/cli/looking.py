@@ -171,15 +171,17 @@ def status(
         gristmill home status
         gristmill home status --watch
     """
+    settings = MachineSettings()
+    home = settings.home
     if watch:
-        settings = MachineSettings()
-        watch_runs(run_progress.Reader(settings.home, settings.slurm.folder), as_json)
+        watch_runs(run_progress.Reader(home, settings.slurm.folder), as_json)
         return
-    home = MachineSettings().home
     rows = stages.status(home)
     trees, remarks = stages.trees(rows), [row.trouble for row in rows if row.trouble]
     if not rows:
         remarks.append(f"no stages in {home}")
+    for run in run_progress.slurm_progress(settings.slurm.folder):
+        remarks.append(f"{_driver(run)}; {len(run.tasks)} task{'s' * (len(run.tasks) != 1)}, see --watch")
     if tree:
         parts: list[Any] = [stage_tree(recipe, nodes) for recipe, nodes in trees.items()]
     else:

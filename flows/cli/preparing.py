@@ -205,21 +205,21 @@ def _check_lines(name: str, result: checking.Checked) -> "Iterator[str]":
         yield f"{name}: {more:,} more remarks"
     if result.unseen:
         yield f"not checked: {listed(result.unseen)}. Add --deep to check"
-    if result.estimate is not None:
+    made = None if result.findings else _would_make(name)
+    if result.estimate is not None and (made is None or made.makes_something):  # it is of a run that reuses nothing
         yield result.estimate.sentence
     if not result.findings:
         yield f"{name}: no problems"
-        yield from _would_make(name)
+        yield from made.sentences() if made is not None else ()
 
 
-def _would_make(name: str) -> list[str]:
-    """Describe which stages a run would make. Empty for a home without runs of the recipe, so that a first check does
-    not import the libraries."""
+def _would_make(name: str) -> "recorded.WouldMake | None":
+    """Return which stages a run would make. None for a home without runs of the recipe, so that a first check does not
+    import the libraries."""
     recipe = load(name)
     if not runs_of(MachineSettings().home, recipe.name):
-        return []
-
-    return recorded.would_make(recipe, MachineSettings()).sentences()
+        return None
+    return recorded.would_make(recipe, MachineSettings())
 
 
 @with_options

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from gristmill.flows.run import server
     from gristmill.flows.stages import group_losses, removal
     from gristmill.tasks.dedup import takedowns
+    from gristmill.tasks.engine import shared
     from gristmill.tasks.engine.make import StageResult
 else:
     decision_page = wrapt.lazy_import("gristmill.flows.experiments.decisions.page")
@@ -36,6 +37,7 @@ else:
     recorded = wrapt.lazy_import("gristmill.flows.reports.recorded")
     removal = wrapt.lazy_import("gristmill.flows.stages.removal")
     takedowns = wrapt.lazy_import("gristmill.tasks.dedup.takedowns")
+    shared = wrapt.lazy_import("gristmill.tasks.engine.shared")
     server = wrapt.lazy_import("gristmill.flows.run.server")
     transfer = wrapt.lazy_import("gristmill.flows.experiments.scaling.transfer")
 
@@ -173,7 +175,11 @@ def relabeled_line(pairs: Mapping[str, int]) -> str:
 def mixture_line(report: "Run") -> str:
     """Return the mixture that a model is trained on."""
     mixed = (f"{source.name} {source.share:.0%} ({source.epochs:.2f} epochs)" for source in report.mixture)
-    return f"mixture: {', '.join(mixed)}"
+    part = ""
+    if report.data is not None and (branch := report.data.branch) is not None:
+        # a trunk that reads the same data has read the first samples of the mixture
+        part = f", with {branch.samples:,} samples that the trunk read" if branch.samples else " after the trunk"
+    return f"mixture{part}: {', '.join(mixed)}"
 
 
 def exported_line(stage: "StageResult") -> str:
@@ -188,12 +194,25 @@ def training_lines(report: "Run") -> list[str]:
     counted = "of masked tokens only, " if report.recipe.training.objective == "masked" else ""
     return [
         f"model: {result['parameters']:,} parameters, {result['steps']} steps, {result['tokens']:,} tokens",
+        *_branch_lines(report),
         f"training loss: {losses[0]:.4f} at the first step, {losses[-1]:.4f} at the last",
         f"unigram model: {result['unigram/loss']:.4f} nats/token, {result['unigram/bits_per_byte']:.4f} bits/byte",
         f"trained model: {result['heldout/loss']:.4f} nats/token, {result['heldout/bits_per_byte']:.4f} bits/byte "
         f"({counted}both on held-out documents as extracted)",
         *(f"trained model: {value:.4f} bits/byte on {name}" for name, value in _other_sets(result).items()),
     ]
+
+
+def _branch_lines(report: "Run") -> Iterator[str]:
+    """Yield which steps and tokens of a branch are its own."""
+    if report.data is None or (branch := report.data.branch) is None:
+        return
+    training, seq_len = report.recipe.training, report.recipe.model.seq_len
+    tokens = training.token_budget(seq_len) - training.tokens_read(branch.step, seq_len)
+    yield (
+        f"branch: steps and tokens include the {branch.step:,} steps of the trunk, model-{branch.key[:8]}; this recipe "
+        f"trained {training.steps - branch.step:,} steps on {tokens:,} tokens"
+    )
 
 
 def _other_sets(result: Mapping[str, float]) -> dict[str, float]:
@@ -291,10 +310,8 @@ def capacity_lines(capacity: "Capacity") -> list[str]:
         lines.append(
             f"memory unknown, because the jobs of the run used too little: {_several(capacity.without_memory)}"
         )
-    lines.append(
-        f"{capacity.jobs:,} jobs, with {capacity.dispatching:,.1f} hours of scheduling, and "
-        f"{capacity.requests / 1e6:,.1f} million requests to the store"
-    )
+    lines.append(f"{capacity.jobs:,} jobs, and {capacity.requests / 1e6:,.1f} million requests to the store")
+    lines.append(_scheduling(capacity))
     if crawl.core_hour or crawl.terabyte_month or crawl.million_requests:
         cores = "unknown" if capacity.computing is None else capacity.computing.text(2)
         lines.append(
@@ -316,6 +333,24 @@ def capacity_lines(capacity: "Capacity") -> list[str]:
         f"based on a run over {capacity.measured:,} pages; ranges are 95% intervals. Bytes, requests and tokens are "
         "proportional to the pages. Excludes training",
     ]
+
+
+def _scheduling(capacity: "Capacity") -> str:
+    """Return what flow and scheduler cost at the requested cores, from how many they are the limit, and the basis."""
+    line = f"flow and scheduler, in one thread, are busy for {capacity.scheduling.text(1)} hours"
+    if (cores := capacity.scheduler_cores) is not None:
+        line += f", and are the limit from {_about(cores.low)} to {_about(cores.high)} cores on"
+    elif capacity.core_hours is not None:
+        line += ", and are not the limit with any number of cores"
+    return (
+        f"{line}. This assumes {1e3 * shared.TASK_COST:g} ms per task of one or more jobs and "
+        f"{1e3 * shared.JOB_COST:g} ms per job, as measured on one idle machine of two cores"
+    )
+
+
+def _about(number: float) -> str:
+    """Return a number with two significant digits."""
+    return f"{float(f'{number:.2g}'):,.0f}"
 
 
 MAX_NAMED = 6

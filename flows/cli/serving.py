@@ -177,8 +177,8 @@ def gc(
     yes: Annotated[bool, typer.Option("--yes", help="with --delete: no confirmation")] = False,
     as_json: Json = False,
 ) -> None:
-    """Also lists old kernel caches and temporary folders of killed runs. Recorded runs keep their stages and models
-    until `gristmill home forget`.
+    """Also lists old kernel caches, files of killed runs, and folders of runs on SLURM. Recorded runs keep their stages
+    and models until `gristmill home forget`.
 
     Guide: docs/guides/disk-and-backup.md
 
@@ -186,8 +186,9 @@ def gc(
         gristmill home gc
         gristmill home gc --days 30 --delete
     """
-    home = MachineSettings().home
-    result = garbage.find(home, days)
+    settings = MachineSettings()
+    home = settings.home
+    result = garbage.find(home, days, settings.slurm.folder)
     count, size = len(result.garbage), sum(one.bytes for one in result.garbage)
     if not as_json:
         print_texts(_line(one) for one in result.garbage)

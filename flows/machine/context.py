@@ -7,6 +7,7 @@ from typing import Any
 
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.tasks.documents.step import Settings
+from gristmill.tasks.engine import executors
 from gristmill.tasks.engine.executors import Deferred, deferred
 from gristmill.tasks.engine.make import StageResult, find
 from gristmill.tasks.engine.options import JobOptions
@@ -86,6 +87,20 @@ class RunContext:
 def job_options(settings: MachineSettings) -> JobOptions:
     """How jobs run on this machine."""
     return JobOptions(settings.remote_io, settings.memory, int(settings.umask, 8), settings.own_seconds)
+
+
+def check_executor(settings: MachineSettings) -> None:
+    """Raise ValueError for settings with which this machine's executor cannot start, MissingExtraError for a missing
+    package. Starts nothing."""
+    executors.check(
+        settings.executor,
+        settings.workers,
+        settings.dask_address,
+        settings.cluster,
+        settings.dask_tls,
+        settings.home,
+        settings.slurm,
+    )
 
 
 def workers(settings: MachineSettings) -> AbstractContextManager[Deferred]:

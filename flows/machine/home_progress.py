@@ -106,8 +106,7 @@ class Reader:
             for run in newest.values()
             if not run.ended
         )
-        found = meetings(self._slurm_folder) if self._slurm_folder else []
-        return HomeProgress(open_runs, tuple(_slurm(each) for each in found if not each.is_ended()))
+        return HomeProgress(open_runs, slurm_progress(self._slurm_folder))
 
     def _stage(self, label: str) -> StageProgress:
         if label not in self._finished:
@@ -120,6 +119,11 @@ class Reader:
             documents = f"{steps[0]['rows_in']:,} → {steps[-1]['rows_out']:,}" if steps else ""
             self._finished[label] = StageProgress(label, "finished", documents, None)
         return self._finished[label]
+
+
+def slurm_progress(folder: str) -> tuple[SlurmProgress, ...]:
+    """The runs on SLURM that have not ended, the newest last. `folder`: where runs meet their workers; "": nowhere."""
+    return tuple(_slurm(each) for each in meetings(folder) if not each.is_ended())
 
 
 def _slurm(meeting: Meeting) -> SlurmProgress:

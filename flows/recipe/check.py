@@ -19,6 +19,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from gristmill.flows.machine.context import check_executor
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.machine.wrong_values import listed
 from gristmill.flows.recipe import own_steps
@@ -27,7 +28,7 @@ from gristmill.flows.recipe.errors import MAX_FINDINGS, Finding, Origin, RecipeE
 from gristmill.flows.recipe.first_look import of_first_records, unread_urls
 from gristmill.flows.recipe.given_files import check_tokenizer_file, training_problems
 from gristmill.flows.recipe.recipe import Recipe, read, validated
-from gristmill.flows.recipe.remarks import remarks_of
+from gristmill.flows.recipe.remarks import few_shards, remarks_of
 from gristmill.flows.recipe.shortages import is_remote_short, shortages
 from gristmill.flows.recipe.steps import BUILT_IN
 from gristmill.flows.recipe.trunk import trained_tokens
@@ -38,6 +39,7 @@ from gristmill.storage.home import Home
 from gristmill.tasks.documents.step import CorpusStep, Problem, Step
 from gristmill.tasks.documents.where import is_where
 from gristmill.tasks.engine import own_code
+from gristmill.tasks.engine.extras import MissingExtraError
 from gristmill.tasks.reading.formats.own import Own
 from gristmill.tasks.reading.formats.source import Inspection
 from gristmill.tasks.reading.sources import Source
@@ -108,6 +110,14 @@ def home_problems(settings: MachineSettings) -> Iterator[str]:
                     pass
             except OSError as error:
                 yield f"{variable} is {folder}, but {above} cannot be written: {error.strerror}; give another folder"
+
+
+def executor_problems(settings: MachineSettings) -> Iterator[str]:
+    """Why the executor cannot start."""
+    try:
+        check_executor(settings)
+    except (MissingExtraError, ValueError) as error:
+        yield str(error)
 
 
 def existing_folder(folder: str) -> str:
@@ -208,7 +218,7 @@ class Estimate:
 
 def estimate(recipe: Recipe, inspections: Sequence[Inspection], settings: MachineSettings) -> Estimate:
     """What all of the recipe takes if nothing is reused."""
-    cores = min(settings.workers or os.cpu_count() or 1, max(1, sum(map(shards_of, inspections))))
+    cores = min(settings.workers or os.cpu_count() or 1, max(1, sum(each.shards for each in inspections)))
     given = packed = text = documents = 0.0
     unsized = []
     for each in inspections:
@@ -249,35 +259,6 @@ def estimate(recipe: Recipe, inspections: Sequence[Inspection], settings: Machin
         tuple(unsized),
         unrated,
     )
-
-
-def shards_of(inspection: Inspection) -> int:
-    """How many jobs read a source, at least: one for each file, and for each range of one. Jobs of later stages are as
-    many. One where neither files nor bytes are known."""
-    most = inspection.source.max_range_bytes
-    ranges = -(-inspection.bytes // most) if inspection.bytes is not None and most else 0
-    return max(inspection.files or 1, ranges)
-
-
-def _few_shards(inspections: Sequence[Inspection], settings: MachineSettings) -> Iterator[str]:
-    """That workers wait, since there are fewer shards; with the setting that makes more, if a source has one."""
-    workers = settings.workers or os.cpu_count() or 1
-    shards = sum(map(shards_of, inspections))
-    largest = max(
-        (each for each in inspections if each.source.max_range_bytes and each.bytes and each.files),
-        key=lambda each: each.bytes or 0,
-        default=None,
-    )
-    if largest is None or largest.bytes is None or shards >= workers or largest.bytes < 2 * _LEAST_RANGE:
-        return
-    size = -(-largest.bytes // (4 * workers * _LEAST_RANGE)) * _LEAST_RANGE
-    yield (
-        f"sources.{largest.source.name}: the sources are {shards} shard{'s' * (shards != 1)}, so {shards} of {workers} "
-        f"workers work; `range_bytes: {size}` divides files into shards of this size"
-    )
-
-
-_LEAST_RANGE = 4 << 20  # bytes: of a smaller one, a job's own cost is a tenth
 
 
 def _known_bytes(size: int | None, limit: int | None) -> int | None:
@@ -344,8 +325,9 @@ def check(source: Any, settings: MachineSettings, deep: bool = False) -> Checked
     except RecipeError as error:
         findings = [f for f in error.findings if not (own and f.key.endswith(".best"))]
         findings += _of_files(origin, data, _sources_alone(data, origin), {}, settings, deep)[1]
-        return Checked((*findings, *_of_home(origin, settings)), unseen=tuple(unseen))
+        return Checked((*findings, *_of_home(origin, settings), *_of_executor(origin, settings)), unseen=tuple(unseen))
     result = _checked(recipe, data, origin, settings, deep, unseen)
+    result = replace(result, findings=(*result.findings, *_of_executor(origin, settings)))
     if not any(finding.key.startswith("sources") for finding in result.findings):
         values = data if isinstance(data, Mapping) else recipe.model_dump(mode="json")
         troubles, remarks = of_first_records(recipe, settings)
@@ -389,7 +371,7 @@ def _checked(
     if not deep:
         unseen += [f"your engine {engine}" for engine in recipe.extract.asked if ":" in engine]
         unseen += [f"your reader {source.reader}" for source in recipe.sources if isinstance(source, Own)]
-    remarks = (*remarks_of(recipe, settings), *(() if recipe.limit else _few_shards(inspections, settings)))
+    remarks = (*remarks_of(recipe, settings), *(() if recipe.limit else few_shards(inspections, settings)))
     return Checked(limited(findings), needed, tuple(unseen), remarks)
 
 
@@ -435,6 +417,10 @@ def _of_files(
 
 def _of_home(origin: Origin, settings: MachineSettings) -> list[Finding]:
     return [Finding(origin.name, "", what) for what in home_problems(settings)]
+
+
+def _of_executor(origin: Origin, settings: MachineSettings) -> list[Finding]:
+    return [Finding(origin.name, "", what) for what in executor_problems(settings)]
 
 
 def _of_space(origin: Origin, needed: Estimate, settings: MachineSettings) -> list[Finding]:

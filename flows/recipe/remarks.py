@@ -1,6 +1,7 @@
 """What is not wrong in a recipe, but may not be meant: sentences of `gristmill check`."""
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from gristmill.flows.machine.settings import MachineSettings
@@ -8,12 +9,14 @@ from gristmill.flows.recipe.given_files import tokenizer_path, tried
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.tasks.engine import extras, own_code
 from gristmill.tasks.models.language import Language
+from gristmill.tasks.reading.formats.source import Inspection
 from gristmill.tasks.rules.gopher_quality import GopherQuality
 from gristmill.tasks.tokens.mixture import SOURCE
 
 _ENGLISH = ("en", "eng", "eng_Latn")
 _BOUND = "min_stop_words"  # of `gopher_quality`, one of its thresholds
 _SHOWN_TOKENS = 5
+_LEAST_RANGE = 4 << 20  # bytes: of a smaller one, the cost of its job is a tenth
 
 
 def remarks_of(recipe: Recipe, settings: MachineSettings) -> Iterator[str]:
@@ -26,6 +29,24 @@ def remarks_of(recipe: Recipe, settings: MachineSettings) -> Iterator[str]:
     yield from _unread_training(recipe)
     with suppress(OSError, ValueError):  # what is wrong with the file is a finding
         yield from _of_tokenizer(recipe, settings)
+
+
+def few_shards(inspections: Sequence[Inspection], settings: MachineSettings) -> Iterator[str]:
+    """That workers wait, since there are fewer shards; with the setting that makes more, if a source has one."""
+    workers = settings.workers or os.cpu_count() or 1
+    shards = sum(each.shards for each in inspections)
+    largest = max(
+        (each for each in inspections if each.source.max_range_bytes and each.bytes and each.files),
+        key=lambda each: each.bytes or 0,
+        default=None,
+    )
+    if largest is None or largest.bytes is None or shards >= workers or largest.bytes < 2 * _LEAST_RANGE:
+        return
+    size = -(-largest.bytes // (4 * workers * _LEAST_RANGE)) * _LEAST_RANGE
+    yield (
+        f"sources.{largest.source.name}: the sources are {shards} shard{'s' * (shards != 1)}, so {shards} of {workers} "
+        f"workers work; `range_bytes: {size}` divides files into shards of this size"
+    )
 
 
 def _other_languages(recipe: Recipe) -> Iterator[str]:

@@ -223,10 +223,17 @@ class WouldMake:
     perhaps: list[str] = field(default_factory=list)
     open_end: bool = False
 
+    @property
+    def makes_something(self) -> bool:
+        """Whether a run would make something."""
+        return bool(self.certain) or self.open_end
+
     def sentences(self) -> list[str]:
         """What is said of it, a line each."""
+        if not self.makes_something:
+            return [f"all {self.reused} stages are finished, so a run would make nothing"]
         if not self.certain:
-            return [f"a run would make no stages: all {self.reused} are finished"]
+            return [f"a run would reuse {self.reused} stages and make others"]
         lines = [
             f"a run would reuse {self.reused} stage{'s' * (self.reused != 1)} and make at least {len(self.certain)}:"
         ]

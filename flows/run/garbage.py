@@ -1,5 +1,5 @@
-"""Stages of a home that no recorded run holds, what killed runs have left there for workers, and caches of kernels of
-older versions.
+"""Stages of a home that no recorded run holds, what killed runs have left there for workers, folders of runs on SLURM,
+and caches of kernels of older versions.
 
 Every recorded run (`gristmill.flows.machine.runs`) holds its stages, and all that these were made from, until it is
 forgotten. A model stays until a run that had it is forgotten, whatever else was recorded; and so does what a process
@@ -23,6 +23,7 @@ from gristmill.storage.home import FinishedStage, Home, StageFolder, UnfinishedS
 from gristmill.tasks.engine.executors import WORK
 from gristmill.tasks.engine.lease import is_held, lease, maker_of
 from gristmill.tasks.engine.shared import works
+from gristmill.tasks.engine.slurm.meeting import Meeting, meetings
 
 if TYPE_CHECKING:
     from gristmill.tasks.kernels import compiled
@@ -30,14 +31,17 @@ else:
     compiled = wrapt.lazy_import("gristmill.tasks.kernels.compiled")
 
 _DAY = 24 * 3600
+# How long nothing has written to the folder of a run on SLURM that has not ended, at least: it may wait in a queue.
+OPEN_DAYS = 7
 
 
 @dataclass(frozen=True)
 class Garbage:
-    """A folder, or of the kind `work` a file, that can go. `label`: of the stage, or of the cache; `bytes`: of its
+    """A folder, or of the kind `work` a file, that can go. Folders of runs on SLURM are of the kind `slurm`, or
+    `slurm-open` if the run has not ended. `label`: of the stage, of the cache, or of the run on SLURM; `bytes`: of its
     files; `modified`: when the last of them was written, in seconds since 1970."""
 
-    kind: Literal["finished", "unfinished", "unreadable", "work", "kernels"]
+    kind: Literal["finished", "unfinished", "unreadable", "work", "kernels", "slurm", "slurm-open"]
     label: str
     folder: str
     bytes: int
@@ -53,26 +57,28 @@ class Found:
     held: tuple[str, ...]
 
 
-def find(home: str, days: float) -> Found:
+def find(home: str, days: float, slurm_folder: str = "") -> Found:
     """What a home and this machine's cache of kernels hold that nobody needs. Removes nothing.
 
-    `days`: what was written since then stays. Raises DamagedFileError where a record of a run cannot be read.
+    `days`: what was written since then stays; `slurm_folder`: where runs on SLURM meet their workers. Raises
+    DamagedFileError where a record of a run cannot be read.
     """
-    before = time.time() - days * _DAY
+    now = time.time()
+    before = {"slurm-open": now - max(days, OPEN_DAYS) * _DAY}
     needed = _needed(home)
     stages = [stage for stage in _all(Home(home)) if stage.label not in needed and not _is_kept(stage)]
     with ThreadPoolExecutor(16) as pool:  # requests to a store are mostly waiting
         held = [stage.label for stage, one in zip(stages, pool.map(_held, stages), strict=True) if one]
         items = list(pool.map(_measured, (stage for stage in stages if stage.label not in held)))
-    items += _works(home) + _kernels()
+    items += _works(home) + _kernels() + [_measured_meeting(each) for each in meetings(slurm_folder)]
     items.sort(key=lambda one: (-one.bytes, one.label))
-    old = tuple(one for one in items if one.modified <= before)
+    old = tuple(one for one in items if one.modified <= before.get(one.kind, now - days * _DAY))
     return Found(old, tuple(one for one in items if one not in old), tuple(held))
 
 
 def remove(home: str, garbage: Garbage) -> bool:
-    """Remove one folder, or of a finished stage all but its manifest; whether it was. A stage that a run has taken up
-    meanwhile stays.
+    """Remove one folder, or of a finished stage all but its manifest; whether it was. What a run has taken up meanwhile
+    stays.
 
     The lease of the stage is held for that: a run that asks for it waits, and makes it again.
     """
@@ -80,6 +86,11 @@ def remove(home: str, garbage: Garbage) -> bool:
         shutil.rmtree(garbage.folder, ignore_errors=True)
         return True
     if garbage.kind == "work":
+        files.remove(garbage.folder)
+        return True
+    if garbage.kind in ("slurm", "slurm-open"):
+        if _measured_meeting(Meeting(garbage.folder)).modified > garbage.modified:
+            return False
         files.remove(garbage.folder)
         return True
     if is_held(garbage.folder):
@@ -172,6 +183,13 @@ def _works(home: str) -> list[Garbage]:
         Garbage("work", f"{WORK}/{path.rpartition('/')[2]}", path, size, modified)
         for path, (size, modified) in sizes.items()
     ]
+
+
+def _measured_meeting(meeting: Meeting) -> Garbage:
+    size, written = files.size_of(str(meeting.folder))
+    modified = max(written, *(folder.stat().st_mtime for folder in (meeting.folder, meeting.workers)))
+    kind: Literal["slurm", "slurm-open"] = "slurm" if meeting.is_ended() else "slurm-open"
+    return Garbage(kind, meeting.folder.name, str(meeting.folder), size, modified)
 
 
 def _lives(owner: str) -> bool:

@@ -232,11 +232,13 @@ def _talks_tls(part: Mapping[str, Any]) -> bool:
 
 def read_template(path: str) -> dict[str, Any]:
     """The mapping of a YAML file. Raises ValueError, which names the file, if it is none."""
-    with open(path, encoding="utf-8") as file:
-        try:
+    try:
+        with open(path, encoding="utf-8") as file:
             values = yaml.safe_load(file)
-        except yaml.YAMLError as error:
-            raise ValueError(f"GRISTMILL_CLUSTER {path} is not valid YAML: {' '.join(str(error).split())}") from error
+    except OSError as error:
+        raise ValueError(f"GRISTMILL_CLUSTER {path}: {error.strerror}. Give the YAML file of a DaskCluster") from error
+    except yaml.YAMLError as error:
+        raise ValueError(f"GRISTMILL_CLUSTER {path} is not valid YAML: {' '.join(str(error).split())}") from error
     if not isinstance(values, dict):
         raise ValueError(f"GRISTMILL_CLUSTER {path} is not a mapping; docker/kubernetes has an example")
     return values

@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from itertools import islice
+from operator import length_hint
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import wrapt
@@ -43,8 +44,6 @@ LOGGERS = ("gristmill.tasks", "gristmill.storage")
 # Jobs that are in work or wait for it: so many for each thread, so that none waits for the flow, and at least so many,
 # so that short jobs are sent and their results fetched many at a time. When half of them are done, others follow.
 _AHEAD, _MIN_AHEAD = 4, 256
-# Jobs that are sent together, if they are so short: a task costs Dask a millisecond or two, whatever it does.
-_MAX_JOBS_TOGETHER = 64
 # Seconds between two requests for results: one for each of many short jobs costs flow and scheduler more than all else.
 _MAX_PAUSE = 0.5
 # How often a scheduler is asked that does not answer within Dask's own limit, half a minute.
@@ -92,9 +91,10 @@ class Threads:
 
 
 class _Waiting:
-    """Jobs with their indices that are not sent yet; made when they are taken."""
+    """Jobs with their indices that are not sent yet; made when they are taken. `remaining`: how many, 0 if unknown."""
 
     def __init__(self, jobs: Iterable[Any]) -> None:
+        self.remaining = length_hint(jobs)
         self._jobs = enumerate(jobs)
         self._first: list[tuple[int, Any]] = []
         self._more = True
@@ -106,6 +106,7 @@ class _Waiting:
     def again(self, jobs: list[tuple[int, Any]]) -> None:
         """Put back what was sent and not done."""
         self._first += jobs
+        self.remaining += len(jobs)
 
     def take(self, most: int, together: int) -> list[list[tuple[int, Any]]]:
         """Up to `most` lists of up to `together` jobs."""
@@ -115,6 +116,7 @@ class _Waiting:
             jobs = list(islice(self._jobs, together))
             self._more = bool(jobs)
             some += [jobs] if jobs else []
+        self.remaining = max(0, self.remaining - sum(map(len, some)))
         return some
 
 
@@ -147,16 +149,22 @@ class Dask:
         begun: dict[Any, list[tuple[int, Any]]] = {}  # what Dask knows of, by key: jobs with their indices
         attempts: Counter[int] = Counter()  # of jobs that no worker could begin, by index: how often they were sent
         losses = Losses(self.crashed, work)
-        ahead, together = 0, 1
+        ahead, threads, a_thread = 0, 0, 1
+        mean_seconds: float | None = None  # of a job; None until one has ended, and where each is sent by itself
         started = now = time.monotonic()
         pause = 0.0
         shared_work = shared.leave(self.folder, work)
         try:
             while waiting or begun:
                 if waiting and len(begun) <= ahead // 2:
-                    ahead = self._ahead()
-                    batches = waiting.take(ahead - len(begun), together)
-                    done.update(self._begin(shared_work, batches, begun, attempts + losses.waits, resources))
+                    threads = self._threads()
+                    ahead = max(_MIN_AHEAD, a_thread * threads)
+                    size = shared.SINGLE
+                    if mean_seconds is not None:
+                        size = shared.task_size(threads, mean_seconds, waiting.remaining)
+                    batches = waiting.take(ahead - len(begun), size.jobs)
+                    waits = attempts + losses.waits
+                    done.update(self._begin(shared_work, batches, begun, waits, resources, size.seconds))
                     continue
                 time.sleep(pause)
                 batch, lost = losses.split(done.next_batch(), begun)
@@ -174,9 +182,10 @@ class Dask:
                 except ImportError as error:
                     raise ImportError(cannot_import("a worker", error)) from error
                 lasting = [(len(each), took) for each, took in results if not isinstance(each, NotBegun)]
+                # until the first results, large clusters have one job a thread: how many to send together is not known
+                a_thread, ahead = _AHEAD, max(_MIN_AHEAD, _AHEAD * threads)
                 if lasting and not processes:
-                    seconds = sum(took for _, took in lasting) / sum(number for number, _ in lasting)
-                    together = max(1, min(_MAX_JOBS_TOGETHER, int(shared.SECONDS / max(seconds, 1e-6))))
+                    mean_seconds = sum(took for _, took in lasting) / sum(number for number, _ in lasting)
                 for future, (each, _) in zip(batch, results, strict=True):
                     batch_jobs = begun.pop(future.key)
                     if isinstance(each, NotBegun):
@@ -201,8 +210,10 @@ class Dask:
         begun: dict[Any, list[tuple[int, Any]]],
         attempts: Mapping[int, int],
         resources: Mapping[str, int],
+        seconds: float,
     ) -> list[Any]:
-        """The futures of more jobs, which are `begun` then, too."""
+        """The futures of more jobs, which are `begun` then, too. `seconds`: after which the other jobs of a task are
+        given back."""
         if not some:
             return []
         # of one group, so that they are handed out as workers become free, and not all at once
@@ -211,7 +222,7 @@ class Dask:
         payloads = [shared.dumps([job for _, job in jobs]) for jobs in some]
         before = [max(attempts.get(index, 0) for index, _ in jobs) for jobs in some]
         own = {"key": list(keyed), "pure": False, "resources": dict(resources) or None}
-        futures = self.client.map(shared.call, [work] * len(some), payloads, before, **own)
+        futures = self.client.map(shared.call, [work] * len(some), payloads, before, [seconds] * len(some), **own)
         # Those that are done are let go of now: said before the new jobs, it would hold these up for 10 ms. If a worker
         # that holds them dies until then, their jobs are run again, and find themselves done.
         self._held = [*(future for future in self._held if future.key in begun), *futures]
@@ -222,10 +233,10 @@ class Dask:
         """The results of futures. Raises what a job has raised."""
         return self._retry(lambda: self.client.gather(batch), lambda: any(future.status == "error" for future in batch))
 
-    def _ahead(self) -> int:
-        """So many jobs keep all threads busy that the workers have now."""
+    def _threads(self) -> int:
+        """Number of threads that the workers have now."""
         information = self._retry(lambda: self.client.scheduler_info(n_workers=0), lambda: False)
-        return max(_MIN_AHEAD, _AHEAD * information["total_threads"])
+        return int(information["total_threads"])
 
     def _retry(self, ask: Callable[[], T], is_of_job: Callable[[], bool]) -> T:
         """The scheduler's answer; a busy one may let a connection wait for too long, and is asked again."""
@@ -290,15 +301,17 @@ def deferred(
 
     Raises ValueError at once, as `executor` does.
     """
-    _check(kind, workers, address, template, tls, home, slurm)
+    check(kind, workers, address, template, tls, home, slurm)
     leftovers.remove_scratch()  # also where all is reused, and nothing is started
     with Deferred(lambda: executor(kind, workers, address, template, json_lines, tls, home, slurm)) as waiting:
         yield waiting
 
 
-def _check(
+def check(
     kind: str, workers: int, address: str, template: str, tls: clusters.Tls, home: str, slurm: SlurmPlace
 ) -> None:
+    """Raise ValueError for arguments of `executor` with which it cannot start, MissingExtraError for a missing
+    package."""
     if kind not in KINDS:
         raise ValueError(f"no executor {kind!r}: choose {', '.join(KINDS[:-1])} or {KINDS[-1]}")
     clusters.check(kind, workers, address, template, tls, slurm)
@@ -326,7 +339,7 @@ def executor(
     `json_lines`: workers of other machines write what they log as lines of JSON, too. `home`: where workers that may be
     on other machines read the work of a phase. Raises ValueError for another kind, and what a kind cannot do without.
     """
-    _check(kind, workers, address, template, tls, home, slurm)
+    check(kind, workers, address, template, tls, home, slurm)
     workers = workers or os.cpu_count() or 1
     messages: queue.SimpleQueue = queue.SimpleQueue()
     if kind in ("serial", "threads"):

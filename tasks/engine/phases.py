@@ -82,6 +82,19 @@ class Records(Mapping[int, dict[str, Any]]):
         return self._parts[index].record
 
 
+class _Jobs:
+    """Jobs of some numbers, made when they are sent. The executor asks how many there are."""
+
+    def __init__(self, numbers: Sequence[int], arguments: Mapping[int, Mapping[str, Any]]) -> None:
+        self._numbers, self._arguments = numbers, arguments
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __iter__(self) -> Iterator[Job]:
+        return (Job(number, self._arguments[number]) for number in self._numbers)
+
+
 # Marks of done jobs that a job reads: some requests for each thread of it.
 _MARKS = 128
 
@@ -171,9 +184,7 @@ class PhaseRunner:
                 if result is not None:
                     take(number, result)
         todo = [number for number in numbers if number not in lines]
-        for index, result in self._executor.map(
-            partial(run_job, together), (Job(number, jobs[number]) for number in todo)
-        ):
+        for index, result in self._executor.map(partial(run_job, together), _Jobs(todo, jobs)):
             self.check()
             take(todo[index], result)
         self._progress.drain()

@@ -7,12 +7,13 @@ hundreds of workers would ask the scheduler at the same moment.
 """
 
 import hashlib
+import math
 import sys
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import wrapt
 
@@ -57,8 +58,19 @@ def cannot_import(worker: str, trouble: ImportError | str) -> str:
 # Works that a process keeps: those of the phase that it is in, and of a run that shares the cluster.
 _KEPT = 4
 
-# Of jobs that are sent together, since each takes less: the others of theirs are sent again when so long has passed.
-SECONDS = 0.25
+# Seconds that the jobs of a task may take, at least, and how many are sent together for each so many seconds.
+SECONDS, MAX_TOGETHER = 0.25, 64
+
+# CPU seconds of the scheduler's only thread for a task, whatever is in it, on one machine of two cores with 64 workers
+# and nothing else to do. Where other processes share its cores, it takes two to three times as much:
+# tests/tasks/engine/test_many_workers.py prints it.
+TASK_COST = 0.0012
+# The same of the flow for each job: tests/benchmarks/test_engine_jobs.py prints it.
+JOB_COST = 0.0004
+
+# The share of its time that a scheduler may be busy with tasks that end. The rest is for heartbeats and log lines of
+# the workers, for the flow, whose process it shares, and for a slower machine.
+MAX_SCHEDULER_SHARE = 0.5
 
 # How often jobs are sent that no worker could begin. Before each further time their worker waits, twice as long as
 # before: together two minutes, in which a store recovers and a file system of several machines shows a new file.
@@ -66,6 +78,16 @@ ATTEMPTS = 8
 
 _lock = threading.Lock()
 _kept: dict[str, Callable[[Any], Any]] = {}
+
+
+class TaskSize(NamedTuple):
+    """`seconds`: after these, a task gives back the jobs that it has not begun; `jobs`: that are sent together."""
+
+    seconds: float
+    jobs: int
+
+
+SINGLE = TaskSize(SECONDS, 1)
 
 
 @dataclass(frozen=True)
@@ -115,8 +137,22 @@ def dumps(value: Any) -> bytes:
     return pickle.dumps(value)
 
 
-def call(work: SharedWork, jobs: bytes, attempt: int) -> tuple[list[Any] | NotBegun, float]:
-    """Do some jobs, on a worker, by the work that `leave` has left, until SECONDS have passed: the results of those
+def task_size(threads: int, job_seconds: float, remaining: int) -> TaskSize:
+    """Return how many jobs to send together so that the scheduler is not the limit.
+
+    `threads` finish tasks of s seconds at a rate of threads / s, so s is chosen such that the scheduler is busy for
+    MAX_SCHEDULER_SHARE of the time. Among the last jobs of a phase, fewer are sent together so that all threads get
+    some: tasks of n jobs keep the scheduler busy for TASK_COST * remaining / n, and the last one takes
+    n * job_seconds. The n that makes both equal is best. `remaining`: jobs that are not sent yet; 0 if unknown.
+    """
+    lasting = threads * TASK_COST / MAX_SCHEDULER_SHARE
+    seconds = max(SECONDS, min(lasting, math.sqrt(TASK_COST * remaining * job_seconds)))
+    most = MAX_TOGETHER * seconds / SECONDS
+    return TaskSize(seconds, max(1, int(min(most, math.ceil(seconds / max(job_seconds, 1e-6))))))
+
+
+def call(work: SharedWork, jobs: bytes, attempt: int, seconds: float = SECONDS) -> tuple[list[Any] | NotBegun, float]:
+    """Do some jobs, on a worker, by the work that `leave` has left, until `seconds` have passed: the results of those
     that were done, and seconds. `attempt`: how often these were sent before. Raises what a job raises."""
     time.sleep(2.0 ** (attempt - 1) if attempt else 0.0)
     try:
@@ -127,7 +163,7 @@ def call(work: SharedWork, jobs: bytes, attempt: int) -> tuple[list[Any] | NotBe
     began = time.monotonic()
     for job in pickle.loads(jobs):
         results.append(function(job))
-        if (took := time.monotonic() - began) > SECONDS:
+        if (took := time.monotonic() - began) > seconds:
             break
     return results, took
 

@@ -177,6 +177,11 @@ class Tokenizer(Settings):
         for index, symbol in enumerate(self.symbols):
             if symbol in NAMES or symbol in self.symbols[:index]:
                 raise ValueError(f"symbols has {symbol}, which is already a token; remove it")
+        if (needed := BYTES + _special_tokens(self)) > self.vocab_size:
+            raise ValueError(
+                f"vocab_size is {self.vocab_size}, but {BYTES} bytes and {_special_tokens(self)} special tokens and "
+                f"symbols are {needed} tokens. Raise vocab_size above that, or give fewer symbols"
+            )
         # a learned token stands for at least two bytes that occur together
         if self.sample_bytes < 2 * self.vocab_size:
             raise ValueError(
@@ -184,6 +189,14 @@ class Tokenizer(Settings):
                 f"sample_bytes of at least {2 * self.vocab_size}, better a thousand times the vocabulary"
             )
         return self
+
+
+BYTES = 256
+
+
+def _special_tokens(settings: Tokenizer) -> int:
+    """Number of tokens that are there whatever the text, but for bytes: `END`, or <unk>, <s> and </s>; and symbols."""
+    return (1 if settings.kind == "byte_bpe" else 3) + len(settings.symbols)
 
 
 END = "<|endoftext|>"
@@ -331,9 +344,12 @@ def _explained(error: RuntimeError, settings: Tokenizer, sampled: int) -> Except
     if match := re.search(r"value <= (\d+)", words):
         return _too_large(settings, sampled, int(match[1]))
     if match := re.search(r"smaller than required_chars\. \d+ vs (\d+)", words):
+        special = _special_tokens(settings)
+        characters = int(match[1]) - BYTES - special
         return ValueError(
-            f"vocab_size is {settings.vocab_size}, but the characters are {match[1]} tokens by themselves. Raise it "
-            f"above that (`tokenizer.vocab_size` of a recipe, `vocab_size` of a proxy), or lower the recipe's "
+            f"vocab_size is {settings.vocab_size}, but {characters:,} characters of the text, {BYTES} bytes and "
+            f"{special} special tokens and symbols are {match[1]} tokens. Raise it to at least that "
+            "(`tokenizer.vocab_size` of a recipe, `vocab_size` of a proxy), or lower the recipe's "
             f"tokenizer.character_coverage ({settings.character_coverage})"
         )
     return error

@@ -12,8 +12,10 @@ from random import Random
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
 import gristmill
+from gristmill.flows.cli.app import app
 from gristmill.flows.curation import Outputs
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.machine.runs import RunRecorder, is_finished, runs_of
@@ -118,6 +120,34 @@ def test_a_reader_walks_through_exactly_what_a_run_has_built(made):
     assert [Path(one.folder).name for one in verify_stages(recipe, settings)] == labels
     after = would_make(recipe, settings)
     assert (after.reused, [one.label.partition("-")[0] for one in after.certain]) == (len(labels), ["model"])
+
+
+def test_check_says_that_all_is_finished_and_estimates_nothing(made, tmp_path, monkeypatch):
+    folder, _ = made
+    written = yaml.safe_load((folder / "recipe.yaml").read_text())
+    trained = ("mixture", "tokenizer", "model", "training", "index")
+    written = {key: value for key, value in written.items() if key not in trained} | {"name": "curated"}
+    path, home = folder / "curated.yaml", str(tmp_path / "home")
+    path.write_text(yaml.safe_dump(written))
+    monkeypatch.setenv("GRISTMILL_HOME", home)
+
+    def checked() -> str:
+        shown = CliRunner().invoke(app, ["check", str(path)])
+        assert shown.exit_code == 0
+        return shown.output
+
+    assert "estimate:" in checked() and "stages" not in checked()
+    recipe, labels = load(str(path)), list[str]()
+    recorder = RunRecorder(home, recipe.name, None, "corpus", recipe.model_dump(mode="json"))
+    build = noting(build_in(home), labels)
+    Outputs(RunContext(MachineSettings(home=home), build, outside=recorder.outside), recipe).make("corpus")
+    recorder.add(*labels)
+    recorder.finished()
+    finished = checked()
+    assert "estimate:" not in finished
+    assert f"all {len(labels)} stages are finished, so a run would make nothing" in finished
+    path.write_text(yaml.safe_dump(written | {"limit": 30}))
+    assert "estimate:" in checked()
 
 
 def test_a_run_with_other_values_is_opened_by_them_and_the_other_run_without(finished):

@@ -7,9 +7,11 @@ The work of a phase with many jobs is divided among all cores. What a phase does
 and the memory that it needs: where that grows with the corpus it is what limits a crawl.
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 from gristmill.flows.curation import processing
@@ -22,14 +24,15 @@ from gristmill.flows.experiments.planning.phase_costs import (
     PhaseCapacity,
     Range,
     phase_capacity,
+    scheduling_seconds,
     sum_ranges,
 )
 from gristmill.flows.reports.run import Run
 from gristmill.flows.reports.tables import Table
 from gristmill.tasks.engine.make import StageResult
 
-# Of the flow and the scheduler, for each job: tests/benchmarks/test_engine_jobs.py prints it.
-SECONDS_A_JOB = 0.002
+# Up to which clusters are considered.
+MAX_CORES = 10_000_000
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,8 @@ class Capacity:
         sums = (
             "core_hours",
             "hours",
+            "scheduling",
+            "scheduler_cores",
             "bytes",
             "requests",
             "computing",
@@ -132,16 +137,27 @@ class Capacity:
         return sum(phase.jobs for phase in self.phases)
 
     @property
-    def dispatching(self) -> float:
-        """Hours of the flow and the scheduler, which send jobs and take their results."""
-        return self.jobs * SECONDS_A_JOB / 3600
+    def scheduling(self) -> Range:
+        """Hours that flow and scheduler are busy, which send jobs and take their results. They have one thread."""
+        return sum_ranges(phase.scheduling for phase in self.phases)
+
+    @property
+    def scheduler_cores(self) -> Range | None:
+        """From how many cores on flow and scheduler take longer than the jobs of all phases that are divided. None if
+        they never do, or as for the core hours."""
+        if self.core_hours is None:
+            return None
+        phases = [phase for phase in self.phases if not phase.alone]
+        low, high = (
+            limiting_cores([(phase.jobs, 3600 * end(phase.core_hours) / phase.jobs) for phase in phases])
+            for end in (attrgetter("low"), attrgetter("high"))
+        )
+        return None if low is None or high is None else Range(low, high)
 
     @property
     def hours(self) -> Range | None:
-        """One stage after the other. The flow sends jobs while others run: the longer of both counts. None as for the
-        core hours."""
+        """One stage after the other. None as for the core hours."""
         hours = sum_ranges(phase.hours for phase in self.phases)
-        hours = Range(max(hours.low, self.dispatching), max(hours.high, self.dispatching))
         return hours if hours.is_known and self.core_hours is not None else None
 
     @property
@@ -210,6 +226,19 @@ class Capacity:
             f"use recipe files with {self.measured * times:,} pages, at least 8 of them, the largest with at "
             "least 4 times the pages of the smallest"
         )
+
+
+def limiting_cores(phases: Sequence[tuple[int, float]]) -> int | None:
+    """From how many cores on flow and scheduler take longer than the jobs of phases, which are given by their number of
+    jobs and the seconds of one. None if they never do."""
+
+    def is_limit(cores: int) -> bool:
+        busy = sum(scheduling_seconds(jobs, seconds, min(cores, jobs)) for jobs, seconds in phases)
+        return busy >= sum(jobs * seconds / min(cores, jobs) for jobs, seconds in phases)
+
+    if not phases or not is_limit(MAX_CORES):
+        return None
+    return bisect_left(range(1, MAX_CORES + 1), True, key=is_limit) + 1
 
 
 def _decisive(phases: Sequence[PhaseCapacity], ranges: Sequence[Range]) -> tuple[PhaseCapacity, ...]:

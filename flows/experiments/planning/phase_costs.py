@@ -19,6 +19,7 @@ import numpy as np
 from gristmill.flows.experiments.planning.options import CrawlOptions
 from gristmill.flows.stats.nonnegative import predict
 from gristmill.tasks.engine.job_costs import REQUESTS_A_READ, PhaseCost
+from gristmill.tasks.engine.shared import JOB_COST, TASK_COST, task_size
 
 # Bytes that a worker holds before its first job.
 WORKER = 300 << 20
@@ -93,7 +94,8 @@ def _span_text(low: int, high: int) -> str:
 
 @dataclass(frozen=True)
 class PhaseCapacity:
-    """What one phase takes. `hours`: until its last job has ended; `alone`: whether it is one job, whatever the crawl;
+    """What one phase takes. `hours`: until its last job has ended; `scheduling`: hours that flow and scheduler are busy
+    meanwhile; `alone`: whether it is one job, whatever the crawl;
     `memory`: bytes of a job with its worker, None where the run does not say; `workers`: that run at the same time."""
 
     stage: str
@@ -101,6 +103,7 @@ class PhaseCapacity:
     jobs: int
     core_hours: Range
     hours: Range
+    scheduling: Range
     alone: bool
     memory: int | None
     workers: int
@@ -147,15 +150,23 @@ def phase_capacity(stage: str, phase: str, cost: PhaseCost, crawl: Crawl) -> Pha
     beside, gap = _beside(cost, crawl, jobs, workers)
     starting = workers * cost.start_seconds / max(1, cost.processes)
     seconds = Range(beside.low + starting, beside.high + starting)
-    hours = seconds
+    hours, scheduling = seconds, Range(0.0, 0.0)
     if not cost.once:
         longest = cost.longest + starting / workers
-        hours = Range(*(max(each / workers, longest) for each in (seconds.low, seconds.high)))
+        scheduling = Range(*(scheduling_seconds(jobs, each / jobs, workers) for each in (seconds.low, seconds.high)))
+        hours = Range(
+            max(seconds.low / workers, longest, scheduling.low), max(seconds.high / workers, longest, scheduling.high)
+        )
     files = (cost.reads * REQUESTS_A_READ + cost.writes) / cost.jobs
     requests = round(files * (min(_growth(cost, crawl), crawl.factor) if cost.once else jobs))
-    core_hours, hours = seconds.times(1 / 3600), hours.times(1 / 3600)
+    core_hours, hours, scheduling = (each.times(1 / 3600) for each in (seconds, hours, scheduling))
     basis = _basis(cost, "" if core_hours.is_known else gap)
-    return PhaseCapacity(stage, phase, jobs, core_hours, hours, cost.once, memory, workers, requests, basis)
+    return PhaseCapacity(stage, phase, jobs, core_hours, hours, scheduling, cost.once, memory, workers, requests, basis)
+
+
+def scheduling_seconds(jobs: int, job_seconds: float, workers: int) -> float:
+    """CPU seconds of flow and scheduler for the jobs of a phase, which so many workers do together."""
+    return jobs * JOB_COST + jobs / task_size(workers, job_seconds, jobs).jobs * TASK_COST
 
 
 def _growth(cost: PhaseCost, crawl: Crawl) -> float:

@@ -169,8 +169,7 @@ def node_name() -> str:
 
 
 def meetings(folder: str) -> list[Meeting]:
-    """The meeting folders of all runs in a folder, the newest last."""
-    found = [Meeting(path) for path in Path(folder).iterdir()] if Path(folder).is_dir() else []
-    return sorted(
-        (each for each in found if each.workers.is_dir()), key=lambda each: each.workers.parent.stat().st_mtime
-    )
+    """The meeting folders of this account's runs in a folder, the newest last."""
+    there = [path for path in Path(folder).iterdir() if path.is_dir()] if folder and Path(folder).is_dir() else []
+    own = [Meeting(path) for path in there if path.stat().st_uid == os.getuid()]  # others' cannot be entered
+    return sorted((each for each in own if each.workers.is_dir()), key=lambda each: each.folder.stat().st_mtime)

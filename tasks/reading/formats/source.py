@@ -145,6 +145,14 @@ class Inspection:
     is_complete: bool
     problems: tuple[Problem, ...] = ()
 
+    @property
+    def shards(self) -> int:
+        """How many jobs read the source, at least: one for each file, and for each range of one. One where neither
+        files nor bytes are known."""
+        most = self.source.max_range_bytes
+        ranges = -(-self.bytes // most) if self.bytes is not None and most else 0
+        return max(self.files or 1, ranges)
+
 
 @dataclass(frozen=True)
 class ReadOptions:

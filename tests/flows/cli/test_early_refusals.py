@@ -119,3 +119,31 @@ def test_the_flows_check_the_same(folder):
         checked_agreement(MachineSettings(), recipe, AgreementOptions(sizes=[150, 80], tokens=[1, 1], raw=True))
     grid = planned_grid(ScaleOptions(sizes=[80_000, 150_000, 220_000], tokens=[100_000, 200_000, 300_000]))
     assert len(grid.cells) == 9 and grid.problem == ""
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"executor": "slurm"}, "executor `slurm` needs a number of workers: set GRISTMILL_WORKERS"),
+        ({"executor": "slurm", "workers": "2"}, "needs the job script of its workers: set GRISTMILL_CLUSTER"),
+        ({"executor": "dask"}, "needs the scheduler's address: set GRISTMILL_DASK_ADDRESS"),
+        (
+            {"executor": "kubernetes", "workers": "2", "cluster": "none.yaml"},
+            "GRISTMILL_CLUSTER none.yaml: No such file",
+        ),
+    ],
+)
+@pytest.mark.parametrize("command", ["check", "corpus"])
+def test_an_executor_that_cannot_start_is_refused_before_anything_is_made(
+    command, settings, reason, folder, monkeypatch
+):
+    from gristmill.flows.run import server
+
+    monkeypatch.setattr(server, "start", lambda settings: pytest.fail("Prefect's server was started"))
+    monkeypatch.setattr("gristmill.tasks.engine.extras.missing", lambda names: [])
+    for name, value in settings.items():
+        monkeypatch.setenv(f"GRISTMILL_{name.upper()}", value)
+    shown = CliRunner().invoke(app, [command, "r.yaml"])
+    assert shown.exit_code == 1
+    assert reason in (shown.output if command == "check" else str(shown.exception))
+    assert not (folder / "home").exists()

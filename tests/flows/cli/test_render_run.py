@@ -16,7 +16,9 @@ def test_mixture_and_training_are_a_line_each():
     result |= {"survivors/web/bits_per_byte": 2.1, "evaluation/wikipedia/bits_per_byte": 1.9}
     mixture = [MixedSource("web", 0.7, 1.04), MixedSource("reference", 0.3, 0.371)]
     causal, masked = (SimpleNamespace(training=SimpleNamespace(objective=name)) for name in ("causal", "masked"))
-    report = SimpleNamespace(result=result, mixture=mixture, training_losses=[8.28, 7.0, 5.37], recipe=causal)
+    report = SimpleNamespace(
+        result=result, mixture=mixture, training_losses=[8.28, 7.0, 5.37], recipe=causal, data=None
+    )
     assert [mixture_line(report), *training_lines(report)] == [
         "mixture: web 70% (1.04 epochs), reference 30% (0.37 epochs)",
         "model: 1,328,256 parameters, 240 steps, 491,520 tokens",

@@ -4,17 +4,20 @@ import copy
 import json
 import random
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
+from gristmill.flows.cli.results import mixture_line, training_lines
 from gristmill.flows.curation import curate
 from gristmill.flows.machine.runs import RunRecorder
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.check import check
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.recipe.trunk import trained_tokens
+from gristmill.flows.reports.run import MixedSource
 from gristmill.flows.stages import starts
 from gristmill.flows.stages.heldout import Data
 from gristmill.flows.stages.mixture import training_data
@@ -124,6 +127,16 @@ def weights(stage: StageResult) -> dict[str, torch.Tensor]:
     return load_file(f"{stage.folder}/model.safetensors")
 
 
+def summary(trained: Trained, stage: StageResult) -> list[str]:
+    """What is printed at the end of a run, of its mixture and its model."""
+    sources = trained.data.mixture.result["sources"]
+    mixture = [MixedSource(name, source["share"], source["epochs"]) for name, source in sources.items()]
+    report = SimpleNamespace(
+        result=stage.result["result"], mixture=mixture, training_losses=[1.0], recipe=trained.recipe, data=trained.data
+    )
+    return [mixture_line(report), *training_lines(report)]
+
+
 def assert_same(one: StageResult, other: StageResult) -> None:
     ours, theirs = weights(one), weights(other)
     assert ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
@@ -193,10 +206,17 @@ def test_a_branch_with_another_mixture_reads_it_from_its_beginning(home, recipe)
     assert branch.begins.note.endswith("with another mixture from its beginning")
     assert branch.begins.start["offset"] == 18 * 4 and stage.manifest["record"]["trunk"]["samples"] == 0
     assert stage.result["result"]["steps"] == 30 and stage.result["result"]["tokens"] == 30 * 4 * 32
+    mixed, _, begun, *_ = summary(branch, stage)
+    assert mixed.startswith("mixture after the trunk: ")
+    assert begun == (
+        f"branch: steps and tokens include the 18 steps of the trunk, {trunk.label[:14]}; this recipe trained 12 steps "
+        "on 1,536 tokens"
+    )
     # a branch of a branch reads on where that stopped in its mixture
     deeper = Trained(changed(given, "deeper", training={"init_from": f"{stage.label}@step-20"}), folder)
     assert deeper.data.branch is not None and deeper.data.branch.samples == 2 * 4
     assert deeper.data.mixture.label == branch.data.mixture.label
+    assert summary(deeper, stage)[0].startswith("mixture, with 8 samples that the trunk read: ")
     assert_same(deeper.make(), stage)
 
 

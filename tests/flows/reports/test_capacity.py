@@ -1,11 +1,12 @@
 """The capacity of a crawl follows from what the files of a run say."""
 
 import json
+import math
 
 import numpy as np
 import pytest
 
-from gristmill.flows.experiments.planning.capacity import SECONDS_A_JOB, capacity
+from gristmill.flows.experiments.planning.capacity import capacity, limiting_cores
 from gristmill.flows.experiments.planning.options import CrawlOptions
 from gristmill.flows.experiments.planning.phase_costs import (
     FEW,
@@ -23,6 +24,7 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.reports.finished import finished
 from gristmill.storage import layout
 from gristmill.tasks.engine.job_costs import SAMPLE, JobCost, PhaseCost
+from gristmill.tasks.engine.shared import JOB_COST, MAX_SCHEDULER_SHARE, TASK_COST
 
 
 def test_a_crawl_of_ten_times_the_documents_takes_ten_times_as_much(undisturbed, recipe):
@@ -66,7 +68,9 @@ def test_a_crawl_of_ten_times_the_documents_takes_ten_times_as_much(undisturbed,
     else:
         assert found.computing == found.core_hours.times(36) and not found.gaps
     assert found.requesting == pytest.approx(requests / 5e5, rel=1e-3)
-    assert found.dispatching == pytest.approx(jobs * SECONDS_A_JOB / 3600)
+    divided = sum(phase.jobs for phase in found.phases if not phase.alone)
+    for seconds in (3600 * found.scheduling.low, 3600 * found.scheduling.high):
+        assert divided * JOB_COST <= seconds <= divided * (JOB_COST + TASK_COST)
     assert found.stages[0].documents_in == 10 * pages
     assert found.tokens == 10 * report.tokens
     for phase in found.phases:
@@ -213,3 +217,40 @@ def test_memory_of_a_machine_limits_how_many_of_its_cores_work(undisturbed, reci
     assert slower and all(a.workers < b.workers for a, b in slower)
     assert all(phase.workers <= 2 for phase in narrow.phases if phase.memory)
     assert max(phase.workers for phase in roomy.phases) == 64
+
+
+def test_more_cores_than_the_scheduler_can_serve_shorten_nothing():
+    cost = planted(np.random.default_rng(2), (0, 0, 1e-2, 0), np.full(20, 300), 2, 0.05)  # jobs of three seconds
+    found = {
+        cores: phase_capacity("s", "p", cost, Crawl(5_000.0, 20, 100_000, CrawlOptions(cores=cores)))
+        for cores in (100, 1_000, 20_000, 100_000)
+    }
+    for cores, phase in found.items():
+        assert phase.hours.low >= phase.scheduling.low and phase.hours.high >= phase.scheduling.high
+        assert phase.scheduling.low * 3600 >= 100_000 * JOB_COST
+        if cores <= 1_000:
+            assert phase.scheduling.high * 3600 == pytest.approx(100_000 * (JOB_COST + TASK_COST)), "one job a task"
+            assert phase.hours.high == pytest.approx(phase.core_hours.high / cores)
+    # several short jobs in a task keep the scheduler free
+    assert found[20_000].scheduling.high < found[1_000].scheduling.high
+
+
+@pytest.mark.parametrize("seconds", [0.5, 4.0, 60.0])
+def test_the_scheduler_is_the_limit_where_workers_end_jobs_faster_than_it_hands_them_out(seconds):
+    """Endless jobs: tasks take at most MAX_SCHEDULER_SHARE of its time, and the rest is enough for
+    (1 - MAX_SCHEDULER_SHARE) / JOB_COST jobs a second."""
+
+    def busy(cores: int) -> float:
+        together = math.ceil(cores * TASK_COST / MAX_SCHEDULER_SHARE / seconds)
+        return cores / seconds * (JOB_COST + TASK_COST / together)
+
+    cores = limiting_cores([(10**9, seconds)])
+    least = seconds * (1 - MAX_SCHEDULER_SHARE) / JOB_COST
+    assert least <= cores <= 1.25 * least
+    assert busy(cores - 1) < 1 <= busy(cores)
+
+
+def test_few_long_jobs_never_have_the_scheduler_as_their_limit():
+    assert limiting_cores([(100, 60.0), (1, 5.0)]) is None
+    assert limiting_cores([]) is None
+    assert limiting_cores([(100, 60.0), (10**6, 0.01)]) is not None

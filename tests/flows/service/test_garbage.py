@@ -16,6 +16,7 @@ from gristmill.storage import checked_json, files, layout
 from gristmill.storage.damage import DamagedFileError
 from gristmill.tasks.engine import shared
 from gristmill.tasks.engine.lease import lease
+from gristmill.tasks.engine.slurm.meeting import Meeting, TaskState, meetings
 from tests.storage.test_home import Written
 
 
@@ -248,3 +249,76 @@ def test_the_command_lists_and_removes_nothing_unless_it_is_asked_to(home, monke
     assert len(first["garbage"]) == 4 and first["removed"] == []
     assert gc("--delete")["removed"] == first["garbage"]
     assert gc()["garbage"] == []
+
+
+def meet(folder: Path, name: str, days: float, ended: bool) -> Meeting:
+    """The folder of a run on SLURM with one task, to which nothing was written for some days."""
+    meeting = Meeting(folder / name)
+    meeting.open()
+    meeting.report(TaskState(0, "8_0", "node1", "working", 4, 0, 1, 0.0, 0.0))
+    meeting.add_event("task 0 joined")
+    if ended:
+        meeting.end()
+    age(meeting, days)
+    return meeting
+
+
+def age(meeting: Meeting, days: float) -> None:
+    for path in (*meeting.folder.rglob("*"), meeting.folder):
+        os.utime(path, (time.time() - days * 86_400,) * 2)
+
+
+def test_folders_of_runs_on_slurm_go_when_nothing_writes_to_them(home, tmp_path):
+    folder = tmp_path / "slurm"
+    for name, days, ended in (("job-1", 9, True), ("job-2", 1, True), ("job-3", 9, False), ("job-4", 1, False)):
+        meet(folder, name, days, ended)
+
+    def can_go(days: float) -> set[tuple[str, str]]:
+        kinds = ("slurm", "slurm-open")
+        return {(one.label, one.kind) for one in garbage.find(home, days, str(folder)).garbage if one.kind in kinds}
+
+    assert can_go(7) == {("job-1", "slurm"), ("job-3", "slurm-open")}
+    assert can_go(30) == set()
+    # a run whose workers wait in the queue writes nothing
+    assert can_go(0) == {("job-1", "slurm"), ("job-2", "slurm"), ("job-3", "slurm-open")}
+    found = garbage.find(home, 7, str(folder))
+    assert {"job-2", "job-4"} <= labels(found.young)
+    # a task gives a sign of life
+    Meeting(folder / "job-3").report(TaskState(0, "8_0", "node1", "waiting", 4, 0, 1, 0.0, 0.0))
+    removed = {one.label: garbage.remove(home, one) for one in found.garbage if one.kind in ("slurm", "slurm-open")}
+    assert removed == {"job-1": True, "job-3": False}
+    assert sorted(path.name for path in folder.iterdir()) == ["job-2", "job-3", "job-4"]
+
+
+def test_a_folder_of_slurm_without_a_file_is_as_young_as_itself(home, tmp_path):
+    Meeting(tmp_path / "slurm" / "job-1").open()
+    found = garbage.find(home, 7, str(tmp_path / "slurm"))
+    assert "job-1" in labels(found.young) and "job-1" not in labels(found.garbage)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder to another account")
+def test_folders_of_other_accounts_are_not_looked_at(home, tmp_path):
+    meet(tmp_path / "slurm", "job-1", 9, ended=True)
+    os.chown(meet(tmp_path / "slurm", "job-2", 9, ended=True).folder, 12345, 12345)
+    assert [each.folder.name for each in meetings(str(tmp_path / "slurm"))] == ["job-1"]
+
+
+def test_the_commands_know_the_folder_of_slurm(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("GRISTMILL_HOME", str(tmp_path / "home"))
+    ended, interrupted = (meet(tmp_path / "home" / "slurm", name, 9, name == "job-1") for name in ("job-1", "job-2"))
+
+    def command(*words: str) -> str:
+        monkeypatch.setattr(sys, "argv", ["gristmill", "home", *words])
+        with pytest.raises(SystemExit) as end:
+            main()
+        assert not end.value.code
+        return capsys.readouterr().out
+
+    status = command("status")
+    assert "SLURM job-2: no scheduler; workers wait for the next start of the run; 1 task" in status
+    assert "job-1" not in status
+    listed = command("gc")
+    assert "slurm       job-1" in listed and "slurm-open  job-2" in listed
+    assert ended.folder.exists() and interrupted.folder.exists()
+    command("gc", "--delete", "--yes")
+    assert not ended.folder.exists() and not interrupted.folder.exists()

@@ -33,7 +33,8 @@ from tests import slurm_server
 from tests.services import write_certificate
 
 DOCKER = Path(__file__).resolve().parents[3] / "docker"
-KUBERNETES = "1.30"
+# The oldest release of Kubernetes that the docs name, and the newest one of which kubernetes-validate has the schemas.
+KUBERNETES = ("1.30", "1.37")
 
 
 def documents(name: str) -> list[dict]:
@@ -116,24 +117,23 @@ def test_an_executor_that_was_released_is_started_by_the_next_jobs():
         assert running.messages is not first
 
 
-@pytest.mark.parametrize("name", ["run.yaml", "training.yaml", "dask-cluster.yaml", "network-policy.yaml"])
-def test_manifests_hold_by_the_schemas_of_kubernetes(name):
+@pytest.mark.parametrize("release", KUBERNETES)
+@pytest.mark.parametrize("name", sorted(path.name for path in (DOCKER / "kubernetes").iterdir()))
+def test_manifests_hold_by_the_schemas_of_kubernetes(name, release):
     """Unknown fields are refused. Pods of a DaskCluster are looked at as the pods that they become."""
     validate = pytest.importorskip("kubernetes_validate").validate
     for document in documents(name):
         if document["kind"] != "DaskCluster":
-            validate(document, KUBERNETES, strict=True)
+            validate(document, release, strict=True)
             continue
         for part in ("scheduler", "worker"):
             metadata = {"name": part}
             pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": document["spec"][part]["spec"]}
-            validate(pod, KUBERNETES, strict=True)
+            validate(pod, release, strict=True)
         spec = document["spec"]["scheduler"]["service"]
-        validate(
-            {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": spec}, KUBERNETES, strict=True
-        )
+        validate({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": spec}, release, strict=True)
     with pytest.raises(Exception, match="(?i)additional properties|unexpected"):
-        validate({"apiVersion": "v1", "kind": "Pod", "metadata": {}, "spce": {}}, KUBERNETES, strict=True)
+        validate({"apiVersion": "v1", "kind": "Pod", "metadata": {}, "spce": {}}, release, strict=True)
 
 
 def test_the_port_of_the_scheduler_says_that_it_lives_and_no_more():

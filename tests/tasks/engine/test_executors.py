@@ -211,7 +211,7 @@ def test_results_are_let_go_of(crew, cluster):
 def test_dask_knows_of_as_many_jobs_as_keep_its_workers_busy(crew, cluster, monkeypatch):
     """However many there are: they are made when there is room for them, and each has the index of its own."""
     monkeypatch.setattr("gristmill.tasks.engine.executors._MIN_AHEAD", 6)
-    monkeypatch.setattr("gristmill.tasks.engine.executors._MAX_JOBS_TOGETHER", 1)
+    monkeypatch.setattr(shared, "MAX_TOGETHER", 1)
     most = made = taken = 0
 
     def jobs():

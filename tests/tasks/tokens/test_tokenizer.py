@@ -10,7 +10,7 @@ import pytest
 import sentencepiece as spm
 from pydantic import ValidationError
 
-from gristmill.storage import files, parquet
+from gristmill.storage import files, parquet, tokenizer_files
 from gristmill.storage.tokenizer_files import TextTokenizer
 from gristmill.tasks.tokens.mixture import Mixture
 from gristmill.tasks.tokens.strategies import sample_mixture
@@ -20,6 +20,8 @@ from gristmill.tasks.tokens.tokenizer import (
     MAX_VOCABULARY,
     UNK,
     Tokenizer,
+    _byte_bpe,
+    _sentencepiece,
     load,
     sampled_texts,
     sentences,
@@ -214,6 +216,33 @@ def test_a_sample_with_control_characters_trains(tmp_path):
 def test_a_vocabulary_that_does_not_fit_is_refused(size):
     with pytest.raises(ValidationError):
         Tokenizer(vocab_size=size)
+
+
+@pytest.mark.parametrize(("kind", "special"), [("bpe", 3), ("unigram", 3), ("byte_bpe", 1)])
+def test_symbols_that_leave_no_room_are_refused_at_once(kind, special):
+    """At the smallest vocabulary that is not refused, all tokens of a text without characters of its own fit."""
+    symbols = tuple(f"<|{number}|>" for number in range(50))
+    needed = 256 + special + 50
+    with pytest.raises(ValueError, match=f"are {needed} tokens. Raise vocab_size above that, or give fewer symbols"):
+        Tokenizer(kind=kind, vocab_size=needed - 1, symbols=symbols)
+    room = 2 if kind != "byte_bpe" else 0  # for the characters
+    settings = Tokenizer(kind=kind, vocab_size=needed + room, symbols=symbols, sample_bytes=10_000)
+    train = _byte_bpe if kind == "byte_bpe" else _sentencepiece
+    name = "tokenizer.json" if kind == "byte_bpe" else "tokenizer.model"
+    model = tokenizer_files.read_tokenizer(train(iter(["aaaa" * 50, "bbbb" * 50]), settings), name)
+    assert model.vocab_size == needed + room
+
+
+def test_characters_that_do_not_fit_are_counted():
+    """80 characters, 256 bytes, and <unk>, <s> and </s> are 339 tokens."""
+    text = "".join(map(chr, range(0x4E00, 0x4E00 + 80)))
+    given = {"sample_bytes": 10_000, "character_coverage": 1.0}
+    with pytest.raises(ValueError, match="is 338, but 80 characters of the text, 256 bytes and 3 .* 339 tokens"):
+        _sentencepiece(iter([text] * 20), Tokenizer(vocab_size=338, **given))
+    model = tokenizer_files.read_tokenizer(
+        _sentencepiece(iter([text] * 20), Tokenizer(vocab_size=339, **given)), "tokenizer.model"
+    )
+    assert model.vocab_size == 339
 
 
 def test_a_tokenizer_is_taken_as_it_is(trained, tmp_path):
