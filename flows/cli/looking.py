@@ -279,7 +279,7 @@ def lineage(
         bool, typer.Option("--losses", help="with --step: loss of each document, by the weights before the step")
     ] = False,
     trainings: Annotated[
-        bool, typer.Option("--trainings", help="the steps of each finished training that read the document")
+        bool, typer.Option("--trainings", help="steps of each finished training that read the document")
     ] = False,
     characters: Annotated[int, typer.Option("-n", min=0, help="characters to print of page and text")] = 2000,
     as_json: Annotated[bool, typer.Option("--json", help="with --step or --trainings: JSON output")] = False,

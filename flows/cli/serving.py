@@ -177,8 +177,8 @@ def gc(
     yes: Annotated[bool, typer.Option("--yes", help="with --delete: no confirmation")] = False,
     as_json: Json = False,
 ) -> None:
-    """Also lists old kernel caches, files of killed runs, and folders of SLURM runs. Recorded runs keep their stages and
-    models until `gristmill home forget`.
+    """Also lists old kernel caches, files of killed runs, and folders of SLURM runs. Recorded runs keep their stages
+    and models until `gristmill home forget`.
 
     Guide: docs/guides/disk-and-backup.md
 

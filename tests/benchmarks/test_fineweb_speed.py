@@ -10,7 +10,6 @@ import resource
 import subprocess
 import sys
 import time
-from itertools import batched
 from pathlib import Path
 
 import pytest
@@ -85,7 +84,9 @@ def write_pages(archive: Path, folder: Path, count: int) -> None:
     ends = [*places[1:], len(data)]
     pages = list(zip(places, ends, strict=True))[:count]
     assert len(pages) == count
-    for number, some in enumerate(batched(pages, -(-count // FILES))):
+    each = -(-count // FILES)
+    for number in range(FILES):
+        some = pages[number * each : (number + 1) * each]
         (folder / f"{number}.warc.gz").write_bytes(b"".join(data[begin:end] for begin, end in some))
 
 

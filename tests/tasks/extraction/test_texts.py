@@ -57,6 +57,7 @@ def both(guard, payloads: list[bytes], kinds: list[str]) -> tuple[list[tuple], l
     return sorted(found, key=lambda each: each[0]), wanted
 
 
+@pytest.mark.extended
 @settings(max_examples=30)
 @given(st.lists(st.tuples(PAYLOADS, st.sampled_from(("row", "row", "response"))), max_size=8))
 def test_texts_and_drops_are_those_of_the_guarded_process(guard, records):
@@ -65,6 +66,7 @@ def test_texts_and_drops_are_those_of_the_guarded_process(guard, records):
     assert found == wanted
 
 
+@pytest.mark.extended
 def test_long_texts_are_too(guard):
     found, wanted = both(guard, [b"a" * size for size in (BORDER - 1, BORDER, BORDER + 1, 9)], ["row"] * 4)
     assert found == wanted and len(found) == 4

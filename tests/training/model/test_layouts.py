@@ -73,7 +73,9 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize("block", SHAPES)
-@pytest.mark.parametrize("size", LAYOUTS)
+@pytest.mark.parametrize(
+    "size", [pytest.param(size, marks=() if size == 2 else pytest.mark.extended) for size in LAYOUTS]
+)
 def test_figures_of_any_layout_are_those_of_one_process(size, block, tmp_path):
     truth = []
     for training in LAYOUTS[size]:
