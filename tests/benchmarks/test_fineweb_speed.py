@@ -46,7 +46,9 @@ seconds = {}
 
 def run(name, steps, tasks=N):
     began = time.perf_counter()
-    LocalPipelineExecutor(pipeline=steps, tasks=tasks, workers=N, logging_dir=f"{out}/logs/{name}").run()
+    LocalPipelineExecutor(
+        pipeline=steps, tasks=tasks, workers=N, logging_dir=f"{out}/logs/{name}", start_method="fork"
+    ).run()
     seconds[name] = round(time.perf_counter() - began, 1)
 
 if __name__ == "__main__":
@@ -131,10 +133,12 @@ def test_from_archives_to_tokens(tmp_path, pages):
         pytest.skip("set GRISTMILL_TEST_DATA to a folder with warc/web/*.warc.gz")
     (archive,) = sorted(Path(data, "warc", "web").glob("*.warc.gz"))[:1]
     write_pages(archive, tmp_path / "crawl", pages)
+    gristmill = str(Path(sys.executable).with_name("gristmill"))
+    cost([gristmill, "home", "compile"])  # which belongs to the installation
     lines = [f"{pages:,} pages: wall-clock s, CPU s"]
     for engine in ("trafilatura", "blocks"):
         recipe = recipe_of(tmp_path / "crawl", engine, tmp_path / f"{engine}.yaml")
-        command = [str(Path(sys.executable).with_name("gristmill")), "run", str(recipe), "--tokens-only"]
+        command = [gristmill, "run", str(recipe), "--tokens-only"]
         seconds, spent, _ = cost(command, GRISTMILL_HOME=str(tmp_path / engine), GRISTMILL_WORKERS="2")
         lines.append(f"gristmill, {engine}: {seconds:.1f}, {spent:.1f}")
         lines += [f"    {name}: {cpu:.1f}" for name, cpu in stage_costs(tmp_path / engine)]
