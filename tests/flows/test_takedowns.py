@@ -91,6 +91,7 @@ def everywhere(data: Data) -> set[str]:
     return {name for i in range(SHARDS) for name in documents(data, i)} | held_out(data)
 
 
+@pytest.mark.extended
 def test_only_the_shards_that_were_hit_are_encoded_again(given, tmp_path, monkeypatch):
     whole = made(load(given), tmp_path / "home")
     urls = {

@@ -114,6 +114,7 @@ def check(folder, seed: int) -> Counter:
     return counted + Counter(dropped=len(dropped))
 
 
+@pytest.mark.extended
 def test_what_is_dropped_and_refused_is_what_the_definition_says(tmp_path):
     total = sum((check(tmp_path / str(seed), seed) for seed in range(10)), Counter())
     assert set(total) >= {"dropped", "text_lost", "saturated", "under_tokenised"}
