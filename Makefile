@@ -17,7 +17,7 @@ JOBS ?= 3
 test: $(INSTALLED)
 	.venv/bin/python -m pytest -n $(JOBS) --dist loadfile
 
-# Tests that take seconds each, so that they are not among those above: 25 minutes on two cores. To take a part:
+# Tests that take seconds each, so that they are not among those above. To take a part:
 # .venv/bin/pytest -m extended tests/training
 extended: $(INSTALLED)
 	.venv/bin/python -m pytest -n $(JOBS) --dist loadfile -m 'extended and not slow and not bench and not docker and not service'

@@ -293,8 +293,8 @@ def lineage(
     """
     machine = MachineSettings()
     if trainings:
-        if document is None or step is not None:
-            raise typer.BadParameter("--trainings needs a document: gristmill explain lineage DOC_ID --trainings")
+        if document is None or step is not None or shard is not None or losses:
+            raise typer.BadParameter("--trainings needs only a document: gristmill explain lineage DOC_ID --trainings")
         found = [*readings.readings(document, machine)]
         print_result(found, render.readings(found), as_json)
         return

@@ -61,11 +61,11 @@ _KEPT = 4
 # Seconds that the jobs of a task may take, at least, and how many are sent together for each so many seconds.
 SECONDS, MAX_TOGETHER = 0.25, 64
 
-# CPU seconds of the scheduler's only thread for a task, whatever is in it, on one machine of two cores with 64 workers
-# and nothing else to do. Where other processes share its cores, it takes two to three times as much:
-# tests/tasks/engine/test_many_workers.py prints it.
-TASK_COST = 0.0012
-# The same of the flow for each job: tests/benchmarks/test_engine_jobs.py prints it.
+# CPU seconds of the scheduler's only thread for a task, whatever is in it, with the heartbeats of 200 workers that have
+# two otherwise idle cores with it: tests/tasks/engine/test_many_workers.py prints it. At a load of 8 to 16 it was 2.6
+# to 3.5 ms.
+TASK_COST = 0.002
+# The same of the flow for each job, 0.3 to 0.4 ms: the difference of the runs of tests/benchmarks/test_engine_jobs.py.
 JOB_COST = 0.0004
 
 # The share of its time that a scheduler may be busy with tasks that end. The rest is for heartbeats and log lines of

@@ -15,8 +15,8 @@ from gristmill.tasks.reading.record import Record
 log = logging.getLogger(__name__)
 
 PLACE = ("nth", "url", "file", "offset", "length")
-_UNGUARDED_BYTES = 1 << 20
-# The smallest PDF document, by which its library is loaded ahead of all pages.
+_UNGUARDED_BYTES = 1 << 20  # of a text that cannot reach a limit of a page
+# The smallest PDF document. It is read before all pages, so that its library is loaded then.
 _BLANK_PDF = (
     b"%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj\n"
     b"3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 9 9]>>endobj\ntrailer<</Root 1 0 R>>\n%%EOF\n"
@@ -84,7 +84,7 @@ def _given_texts(pages: Iterable[tuple[dict, Record]], extract: Extract) -> Iter
         call = record.payload, record.content_type, record.charset, record.url, "text", extract.format, extract.types
         try:
             result = extract_page(*call, given=True)
-        except Exception as error:  # of whatever kind: it costs its document alone
+        except Exception as error:  # of any kind: it costs only its document
             result = {"rule": "extractor_error", "detail": describe(error)}
         yield row, result
 

@@ -87,6 +87,11 @@ def together(read: Sequence[Shard], sizes: Sequence[int | None], shard_bytes: in
     return [*runs, range(begin, len(read))] if read else []
 
 
+def least_shards(files: int, size: int | None, shard_bytes: int) -> int:
+    """How many shards `together` makes, at least, of so many files with so many bytes; `size`: None if unknown."""
+    return files if size is None else min(files, max(_SHARDS, -(-size // shard_bytes)))
+
+
 def _folder(file: Shard) -> str | None:
     """What stands before the file's name in its address; None where the name is written another way, or the address
     holds what may be secret."""

@@ -151,7 +151,7 @@ def _reading(
 
 
 def _places(order: Order, source: int, window: int) -> Iterator[tuple[int, int]]:
-    """The tokens of a window, as ranges of those of its source."""
+    """Begin and end of each range of tokens in a window, counted in the source."""
     for span in order.read[source].spans(window):
         begin = order.tokens[source].starts[span.shard] + span.offset
         yield begin, begin + span.length
