@@ -87,8 +87,9 @@ def together(read: Sequence[Shard], sizes: Sequence[int | None], shard_bytes: in
     return [*runs, range(begin, len(read))] if read else []
 
 
-def least_shards(files: int, size: int | None, shard_bytes: int) -> int:
-    """How many shards `together` makes, at least, of so many files with so many bytes; `size`: None if unknown."""
+def expected_shards(files: int, size: int | None, shard_bytes: int) -> int:
+    """How many shards `together` makes, about, of so many files with `size` bytes, None if unknown: exact for files of
+    one size that divide a shard, too many where small files are beside a large one."""
     return files if size is None else min(files, max(_SHARDS, -(-size // shard_bytes)))
 
 

@@ -18,7 +18,7 @@ from gristmill.storage.remote.config import RemoteIOConfig
 from gristmill.tasks.documents.file_problems import error_sentence
 from gristmill.tasks.documents.step import Problem, Settings
 from gristmill.tasks.engine.options import current
-from gristmill.tasks.reading.listing import Shard, files_of, least_shards, shards
+from gristmill.tasks.reading.listing import Shard, files_of, expected_shards, shards
 from gristmill.tasks.reading.range_plan import Reading
 from gristmill.tasks.reading.record import NO_COLUMNS, Columns, Record, by_name, check_own_names, columns_of
 
@@ -147,13 +147,13 @@ class Inspection:
 
     @property
     def shards(self) -> int:
-        """How many jobs read the source, at least: one for each group of files, and for each range of a large file.
-        One where neither files nor bytes are known."""
+        """About how many jobs read the source: one for each group of files, or for each range of a large file. One
+        where neither files nor bytes are known."""
         most = self.source.max_range_bytes
         ranges = -(-self.bytes // most) if self.bytes is not None and most else 0
         groups = self.files or 1
         if isinstance(self.source, Files):
-            groups = least_shards(groups, self.bytes, self.source.shard_bytes)
+            groups = expected_shards(groups, self.bytes, self.source.shard_bytes)
         return max(groups, ranges)
 
 

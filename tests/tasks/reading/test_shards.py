@@ -1,18 +1,13 @@
-"""How many shards files have, at least, against those that they are put into."""
+"""About how many shards files have, against those that they are put into."""
 
-from hypothesis import given
-from hypothesis import strategies as st
+import pytest
 
-from gristmill.tasks.reading.listing import Shard, least_shards, together
-
-
-@given(st.lists(st.integers(0, 10**6), min_size=1, max_size=60), st.integers(1, 10**6))
-def test_there_are_as_many_as_a_check_says(sizes, shard_bytes):
-    read = [Shard("jsonl", f"folder/{number:02d}.jsonl", f"{number:02d}.jsonl") for number in range(len(sizes))]
-    assert least_shards(len(sizes), sum(sizes), shard_bytes) <= len(together(read, sizes, shard_bytes))
+from gristmill.tasks.reading.listing import Shard, expected_shards, together
 
 
-def test_equal_small_files_are_a_sixteenth_of_the_source_together():
-    read = [Shard("jsonl", f"folder/{number:03d}.jsonl", f"{number:03d}.jsonl") for number in range(160)]
-    assert len(together(read, [1_000] * 160, 10**9)) == least_shards(160, 160_000, 10**9) == 16
-    assert least_shards(160, None, 10**9) == 160  # sizes are unknown: none are put together
+@pytest.mark.parametrize("files", [1, 2, 16, 160, 1_600])
+@pytest.mark.parametrize("shard_bytes", [4_000, 10**9])
+def test_of_equal_files_there_are_as_many_as_expected(files, shard_bytes):
+    read = [Shard("jsonl", f"folder/{number:04d}.jsonl", f"{number:04d}.jsonl") for number in range(files)]
+    assert len(together(read, [1_000] * files, shard_bytes)) == expected_shards(files, 1_000 * files, shard_bytes)
+    assert expected_shards(files, None, shard_bytes) == files  # sizes are unknown: none are put together
