@@ -18,7 +18,7 @@ from gristmill.storage.remote.config import RemoteIOConfig
 from gristmill.tasks.documents.file_problems import error_sentence
 from gristmill.tasks.documents.step import Problem, Settings
 from gristmill.tasks.engine.options import current
-from gristmill.tasks.reading.listing import Shard, files_of, expected_shards, shards
+from gristmill.tasks.reading.listing import Shard, expected_shards, files_of, shards
 from gristmill.tasks.reading.range_plan import Reading
 from gristmill.tasks.reading.record import NO_COLUMNS, Columns, Record, by_name, check_own_names, columns_of
 
