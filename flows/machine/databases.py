@@ -89,11 +89,17 @@ class DamagedDatabaseError(RuntimeError):
 
 
 def ensure_database(
-    path: Path, made_by: str, make: Callable[[Path], None], upgrade: Callable[[Path], None], holds: str
+    path: Path,
+    made_by: str,
+    make: Callable[[Path], None],
+    upgrade: Callable[[Path], None],
+    holds: str,
+    template: Path | None = None,
 ) -> None:
     """Make a SQLite database if there is none: `make` fills an empty file, which is then renamed to `path`.
 
     A process that dies in between leaves a file that the next one begins anew. Others wait for the one that makes it.
+    `template`: a file that keeps a new, empty database of a release, of which the next home gets a copy.
     Only the user may read and write the database, and what SQLite keeps beside it. `made_by` names the release that its
     schema is of: with another one than last time the database is copied to `<name>.backup`, then `upgrade` is called.
     `holds` says what is lost without it. Raises DamagedDatabaseError for one that is damaged, or cannot be upgraded.
@@ -107,9 +113,12 @@ def ensure_database(
             for name in (new, _beside(new, "-wal"), _beside(new, "-shm"), _beside(new, "-journal")):
                 name.unlink(missing_ok=True)
             os.close(_private(str(new), os.O_CREAT | os.O_EXCL | os.O_WRONLY))
-            make(new)
-            _mark(new, release)
-            _settle(new)
+            if template is None or not _copied(template, new, release):
+                make(new)
+                _mark(new, release)
+                _settle(new)
+                if template is not None:
+                    _keep(new, template)
             os.replace(new, path)
         elif why := damage(path):
             raise DamagedDatabaseError(_remedy(path, why, holds))
@@ -124,6 +133,38 @@ def ensure_database(
         for name in (path, _beside(path, "-wal"), _beside(path, "-shm")):
             with contextlib.suppress(FileNotFoundError):  # SQLite makes and removes those beside it as it likes
                 name.chmod(0o600)
+
+
+def template_of(package: str) -> Path:
+    """Where the user's cache folder keeps an empty database of a package. Prefect's migrations take 8 s of CPU time,
+    MLflow's 5 s."""
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return caches / "gristmill" / f"{package}.db"
+
+
+def _copied(template: Path, new: Path, release: int) -> bool:
+    """Whether `new` is now a whole empty database of this release, copied from the cache."""
+    try:
+        if template.stat().st_uid != os.getuid():
+            return False
+        shutil.copyfile(template, new)
+        if not damage(new) and _marked(new) == release:
+            _settle(new)
+            return True
+    except (OSError, sqlite3.DatabaseError):
+        pass  # it is missing or of no use
+    new.write_bytes(b"")
+    return False
+
+
+def _keep(new: Path, template: Path) -> None:
+    """Copy an empty database to the cache, if that can be written."""
+    aside = template.with_name(f"{template.name}.{os.getpid()}")
+    with contextlib.suppress(OSError):
+        template.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with open(aside, "wb", opener=_private) as copy:
+            copy.write(new.read_bytes())
+        os.replace(aside, template)
 
 
 def damage(path: Path) -> str:
@@ -220,7 +261,8 @@ def ensure_mlflow(path: Path) -> None:
         getattr(mlflow_database, how)(engine)
         engine.dispose()
 
-    ensure_database(path, f"mlflow {version('mlflow')}", make, lambda old: migrate(old, "_upgrade_db"), MLFLOW_HOLDS)
+    made_by, template = f"mlflow {version('mlflow')}", template_of("mlflow")
+    ensure_database(path, made_by, make, lambda old: migrate(old, "_upgrade_db"), MLFLOW_HOLDS, template)
 
 
 def _settle(path: Path) -> None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import wrapt
 
-from gristmill.flows.machine.databases import check_own, ensure_database, private_folder, trouble
+from gristmill.flows.machine.databases import check_own, ensure_database, private_folder, template_of, trouble
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.run.local_server import LocalServer, serve
 from gristmill.storage import files
@@ -187,7 +187,8 @@ def _app() -> "ASGIApp":
     database = settings.home / "prefect.db"
     url = settings.server.database.connection_url
     if url is None or url.get_secret_value() == _url(database):  # no other was set
-        ensure_database(database, f"prefect {version('prefect')}", _migrate, _migrate, HOLDS)
+        made_by = f"prefect {version('prefect')}"
+        ensure_database(database, made_by, _migrate, _migrate, HOLDS, template_of("prefect"))
     create_app = api_server.create_app
     gc.freeze()  # Prefect looks for cycles when its application is made, in all that was imported
     return create_app(ephemeral=_PAGES not in sys.argv, final=True)

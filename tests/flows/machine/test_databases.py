@@ -128,3 +128,35 @@ def test_mlflows_database_of_an_older_schema_is_upgraded_and_its_copy_is_not(tmp
     ensure_mlflow(path)
     assert revision(path) == utils._get_latest_schema_revision()
     assert revision(tmp_path / "mlflow.db.backup") == older
+
+
+def test_the_next_database_of_a_release_is_a_copy(tmp_path):
+    kept = tmp_path / "cache" / "records.db"
+    ensure_database(tmp_path / "1.db", "release 1", make, fail, "the records", kept)
+    ensure_database(tmp_path / "2.db", "release 1", fail, fail, "the records", kept)
+    assert rows(tmp_path / "2.db") == rows(tmp_path / "1.db") == rows(kept)
+    assert {path.stat().st_mode & 0o777 for path in (kept, tmp_path / "2.db")} == {0o600}
+    add(tmp_path / "1.db")
+    begun(tmp_path / "2.db")  # it is of this release, and not that of another home
+    assert ("upgraded",) not in rows(tmp_path / "2.db")
+
+
+@pytest.mark.parametrize("wrong", ["damaged", "of another release", "cut", "a folder"])
+def test_a_copy_that_is_of_no_use_is_made_again(wrong, tmp_path):
+    kept = tmp_path / "records.db"
+    ensure_database(
+        tmp_path / "1.db", "release 0" if wrong == "of another release" else "release 1", make, fail, "", kept
+    )
+    content = bytearray(kept.read_bytes())
+    if wrong == "damaged":
+        content[4096:12288] = os.urandom(8192)
+    elif wrong == "cut":
+        del content[len(content) // 2 :]
+    kept.write_bytes(content)
+    if wrong == "a folder":
+        kept.unlink()
+        kept.mkdir()
+    ensure_database(tmp_path / "2.db", "release 1", make, fail, "the records", kept)
+    assert not damage(tmp_path / "2.db") and rows(tmp_path / "2.db") == rows(tmp_path / "1.db")
+    if wrong != "a folder":
+        ensure_database(tmp_path / "3.db", "release 1", fail, fail, "the records", kept)
