@@ -31,6 +31,7 @@ LENGTH = 16
 BATCH = 8
 CLIP = 1.25  # of norms of which some are larger
 NAMES = {"run": "parity"}
+SHARING = 6  # jobs of the same processes
 POISONED = 9  # the step whose update is an outlier
 BLOCKS = {
     "llama": ModelConfig(dim=32, layers=4, heads=4, kv_heads=2, seq_len=LENGTH, tie_embeddings=False),
@@ -131,14 +132,16 @@ def rank_main(rank: int, size: int, folder: str, jobs: list[tuple]) -> None:
 
 
 def run_ranks(folder: Path, jobs: dict[str, tuple]) -> dict[str, list[dict]]:
-    """What the ranks of each job find. Jobs of one number of processes share them."""
+    """What the ranks of each job find. Several jobs of one number of processes share them; not all, because each job
+    makes process groups, and gloo's have threads until the process ends."""
     results: dict[str, list[dict]] = {}
     for size in sorted({size for size, *_ in jobs.values()}):
         mine = [(name, *job) for name, (its, *job) in jobs.items() if its == size]
-        place = folder / f"{size}"
-        place.mkdir(parents=True)
-        mp.start_processes(rank_main, (size, str(place), mine), nprocs=size, start_method="forkserver")
-        results |= {name: [torch.load(place / f"{name}-{rank}") for rank in range(size)] for name, *_ in mine}
+        for first in range(0, len(mine), SHARING):
+            some, place = mine[first : first + SHARING], folder / f"{size}-{first}"
+            place.mkdir(parents=True)
+            mp.start_processes(rank_main, (size, str(place), some), nprocs=size, start_method="forkserver")
+            results |= {name: [torch.load(place / f"{name}-{rank}") for rank in range(size)] for name, *_ in some}
     return results
 
 
