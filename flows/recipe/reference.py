@@ -13,6 +13,8 @@ import yaml
 from gristmill.flows.recipe import own_steps
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.recipe.steps import BUILT_IN
+from gristmill.tasks.documents.step import DocumentStep
+from gristmill.tasks.documents.where import Where
 from gristmill.tasks.reading.sources import FORMATS
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -42,8 +44,15 @@ def schema() -> dict[str, Any]:
             "required": ["step"],
         }
     )
-    for kind in BUILT_IN.values():
+    for name, kind in BUILT_IN.items():
         of = document["$defs"][kind.__name__]
+        if issubclass(kind, DocumentStep) and kind is not Where:
+            named = of["properties"]["step"]
+            own = {"type": "string", "pattern": f"^{name}-[a-z0-9_]+$"}
+            of["properties"]["step"] = {
+                "anyOf": [{"const": named.pop("const")}, own],
+                **{key: value for key, value in named.items() if key != "type"},
+            }
         of["required"] = sorted({*of.get("required", ()), "step"})
     del document["$defs"]["Own"]["properties"]["reader"]["pattern"]  # a recipe may write a name in place of the address
     for name, values in examples().items():
