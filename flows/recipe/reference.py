@@ -20,6 +20,7 @@ from gristmill.tasks.reading.sources import FORMATS
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 EXAMPLES = Path(__file__).with_name("examples.yaml")
 DEFINITIONS = "#/$defs/"  # where a schema has the settings of each class
+OF_EVERY_STEP = {"only": ["web"], "except": ["legal"]}  # its settings, with an example of each
 
 
 def schema() -> dict[str, Any]:
@@ -65,4 +66,6 @@ def schema() -> dict[str, Any]:
 def examples() -> dict[str, dict[str, Any]]:
     """An example of each setting that has no value by default, by the name of its class."""
     by_class: dict[str, dict[str, Any]] = yaml.safe_load(EXAMPLES.read_text(encoding="utf-8"))
+    for step in BUILT_IN.values():
+        by_class[step.__name__] = by_class.get(step.__name__, {}) | OF_EVERY_STEP
     return by_class | {kind.__name__: dict(kind.examples) for kind in FORMATS}

@@ -112,7 +112,10 @@ def lost_by(step: Step, reached: Mapping[str, tuple[int, int]], limits: Limits, 
             found.append((name, documents, dropped, low, high, usual))
     fix = _fix(step, [name for name, *_ in found])
     others = len(reached) - 1
-    return [SourceLoss(step.step, *figures, others, usual, fix) for *figures, usual in found]
+    return [
+        SourceLoss(step.step, name, documents, dropped, low, high, others, usual, fix)
+        for name, documents, dropped, low, high, usual in found
+    ]
 
 
 def _fates(counted: StageResult) -> Fates:

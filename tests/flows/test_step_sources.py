@@ -44,7 +44,7 @@ def texts() -> list[str]:
             whole,
             f"{whole} Bran.",
             whole.upper(),
-            "\n\n".join([TEMPLATE, *prose[:2]]),
+            "\n\n".join([TEMPLATE, *prose[:2], f"Do write to grist{i}@millers-guild.com if you want more of it."]),
             " ".join(prose[0].split()[:9]),
         ]
     return made
@@ -98,6 +98,7 @@ def gone(corpus: Corpus, source: str) -> list[dict]:
     return sorted(rows, key=lambda row: (row["step"], row["id"]))
 
 
+COMPARED = ({"threshold": 0.8}, {"threshold": None}, {"verify": "containment"})
 UNSHRUNK = (Phase.explicit, Phase.generate)  # an example takes seconds
 LATER = {"step": "c4", "min_sentences": 0}
 STEPS = {
@@ -157,10 +158,10 @@ def test_documents_of_other_sources_are_no_evidence(tmp_path):
 
 @pytest.mark.extended
 @settings(max_examples=4, phases=UNSHRUNK)
-@given(st.lists(st.integers(0, len(TEXTS) - 1), min_size=4, max_size=40), st.sampled_from([0.8, None]))
-def test_within_a_source_is_a_run_for_each_source(tmp_path_factory, documents, threshold):
+@given(st.lists(st.integers(0, len(TEXTS) - 1), min_size=4, max_size=40), st.sampled_from(COMPARED))
+def test_within_a_source_is_a_run_for_each_source(tmp_path_factory, documents, how):
     folder = tmp_path_factory.mktemp("within")
-    step = {"step": "minhash", "threshold": threshold}
+    step = {"step": "minhash", **how}
     sources = [write(folder, name, [0, 1, *documents[nth::3]]) for nth, name in enumerate("abc")]
     together = kept(curated(folder / "home", recipe(sources, step | {"within": "source"})))
     for source in sources:
@@ -179,7 +180,7 @@ def by_source(tmp_path_factory):
         {"step": "c4", "only": ["web"], "min_sentences": 1},
         {"step": "content_dedup", "except": ["wiki"]},
         {"step": "c4-wiki", "only": ["wiki"], "min_sentences": 1},
-        {"step": "where", "drop": "c4_characters < 300"},
+        {"step": "where_short", "drop": "c4_characters < 300", "nulls": "keep"},
     )
     given = recipe(sources, *steps)
     return folder, given, curated(folder / "home", given)
@@ -225,8 +226,8 @@ def test_the_reports_name_each_step(by_source):
     found = dict(report.sql("select step, count(*) from ledger where rule = 'words' group by step").fetchall())
     assert found == Counter(row["step"] for name in ("web", "wiki", "legal") for row in gone(corpus, name)
                             if row["rule"] == "words")  # fmt: skip
-    [nulls] = report.sql("select count(*) from documents where source = 'legal' and c4_characters is null").fetchone()
-    assert nulls == len(kept(corpus)["legal"])
+    query = "select count(*) from documents where source = 'legal' and c4_characters is null"
+    assert report.sql(query).fetchall() == [(len(kept(corpus)["legal"]),)]
 
 
 @pytest.mark.extended

@@ -75,7 +75,7 @@ class Matching(Settings):
 
 class Deciding(Settings):
     """`partitions`: of the labels, None for as many as these need; `takedowns`: the lists, tied to the content that
-    they have now."""
+    they have now; `within`: the field of the step."""
 
     shingling: Shingling
     banding: Banding
@@ -83,6 +83,7 @@ class Deciding(Settings):
     verifying: Verifying
     partitions: int | None
     takedowns: Url
+    within: Within | None = Field(None, exclude_if=lambda within: within is None)
 
 
 @dataclass(frozen=True)
@@ -224,6 +225,7 @@ def near_duplicates(
             verifying=step.part(Verifying),
             partitions=step.partitions,
             takedowns=lists,
+            within=step.within,
         ),
         inputs=corpus.inputs(signed, matched, signals=step.best is not None) | _earlier_inputs(places),
         places=replace(
@@ -311,7 +313,7 @@ def _gathered(phases: PhaseRunner, record: Deciding, places: NearDuplicatesPlace
         phases.map("gather", gather_members, jobs, temporary=True)
     else:
         compared = {"takedowns": record.takedowns, "shingling": record.shingling, "banding": record.banding}
-        read = compared | {"in_order": record.verifying.verify == "containment"}
+        read = compared | {"in_order": record.verifying.verify == "containment", "apart": record.within == "source"}
         phases.map("gather", gather_shard, {n: job | read for n, job in jobs.items()}, temporary=True)
     return merged_away(phases, "gathered", gathered_files(phases.folder, len(having)), groups)
 
