@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial, wraps
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -79,7 +79,9 @@ def curate(
             more = {}
             if withheld is not None and isinstance(steps[0], LearnedFilter):
                 more["learns_from"] = withheld(extracted, corpus)
-            arriving, remaining = corpus, builder_of(steps[0])(context, recipe, corpus, steps[0], **more)
+            build = builder_of(steps[0])
+            arriving = corpus
+            remaining = replace(build(context, recipe, corpus.for_step(steps[0]), steps[0], **more), exempt=())
         else:
             arriving = corpus if steps is first else signals(context, corpus, steps)
             remaining = rules(context, arriving, steps)

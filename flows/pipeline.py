@@ -9,6 +9,7 @@ from gristmill.flows.recipe.options import Changes, spread
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.recipe.variants import changed
 from gristmill.flows.reports.run import Run
+from gristmill.flows.reports.source_losses import log_losses
 from gristmill.flows.run.artifacts import flow_run_name, publish
 from gristmill.flows.run.flow import recorded_flow
 from gristmill.flows.run.runner import run_context
@@ -100,6 +101,8 @@ def _check_losses(outputs: Outputs, corpus: Corpus, losses: StageResult) -> None
     """Log what groups lost. Raises LostGroupError, which names the page of the steps so far, if the recipe stops."""
     try:
         check_losses(outputs.recipe, losses)
+        if outputs.recipe.group_losses.then == "warn":  # then counted once, after the last step
+            log_losses(outputs.recipe, corpus, losses)
     except LostGroupError as error:
         from gristmill.flows.reports.run_page import write_page  # here, since only this case needs its libraries
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gristmill.flows.experiments.scaling import transfer
     from gristmill.flows.experiments.scaling.report import ScalingReport
     from gristmill.flows.experiments.scaling.transfer import Coordinates, Sweep
-    from gristmill.flows.reports import recorded
+    from gristmill.flows.reports import recorded, source_losses
     from gristmill.flows.reports.run import Run
     from gristmill.flows.run import server
     from gristmill.flows.stages import group_losses, removal
@@ -35,6 +35,7 @@ else:
     scaling_page = wrapt.lazy_import("gristmill.flows.experiments.scaling.page")
     group_losses = wrapt.lazy_import("gristmill.flows.stages.group_losses")
     recorded = wrapt.lazy_import("gristmill.flows.reports.recorded")
+    source_losses = wrapt.lazy_import("gristmill.flows.reports.source_losses")
     removal = wrapt.lazy_import("gristmill.flows.stages.removal")
     takedowns = wrapt.lazy_import("gristmill.tasks.dedup.takedowns")
     shared = wrapt.lazy_import("gristmill.tasks.engine.shared")
@@ -80,6 +81,7 @@ def card_lines(report: "Run", recipe: str, settings: Sequence[str] = ()) -> Iter
         yield most
     if report.group_losses is not None:
         yield from group_losses.sentences(report.group_losses.result)
+        yield from source_losses.sentences(report.source_losses)
     yield from takedown_lines(report)
     if report.exported:
         yield f"exported: {exported_line(report.exported)}"

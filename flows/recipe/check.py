@@ -36,7 +36,7 @@ from gristmill.flows.recipe.variants import texts_alone
 from gristmill.storage import files
 from gristmill.storage.address import FOLDER
 from gristmill.storage.home import Home
-from gristmill.tasks.documents.step import CorpusStep, Problem, Step
+from gristmill.tasks.documents.step import CorpusStep, Problem, Step, base_name_of
 from gristmill.tasks.documents.where import is_where
 from gristmill.tasks.engine import own_code
 from gristmill.tasks.engine.extras import MissingExtraError
@@ -384,7 +384,10 @@ def _own_steps(data: Any) -> dict[int, str]:
     return {
         index: name
         for index, name in names.items()
-        if isinstance(name, str) and name not in BUILT_IN and not is_where(name) and own_steps.may_be_known(name)
+        if isinstance(name, str)
+        and base_name_of(name) not in BUILT_IN
+        and not is_where(name)
+        and own_steps.may_be_known(base_name_of(name))
     }
 
 

@@ -77,7 +77,7 @@ def versions_of(step: Step) -> dict[str, int | str]:
         modules = (kind.__module__, kind.work or kind.__module__, *step.modules)
         return {address(kind): f"code {code_version.own_code(modules)}"}
     return {
-        step.step: kind.work_version,
+        step.base_name: kind.work_version,
         **{name: version_at(f"{name}:") for name in step.modules if not code_version.is_ours(name)},
     }
 
@@ -112,16 +112,18 @@ def known(built_in: Steps) -> dict[str, type[Step]]:
             if own and issubclass(kind, _KINDS) and not kind.model_fields["step"].is_required():
                 kinds.append(checked(kind, built_in))
     for kind in kinds:
-        other = by_name.setdefault(_name(kind), kind)
+        other = by_name.setdefault(name_of(kind), kind)
         if other is not kind:
-            raise StepError(f"two steps have the name {_name(kind)}: {address(other)} and {address(kind)}; rename one")
+            raise StepError(
+                f"two steps have the name {name_of(kind)}: {address(other)} and {address(kind)}; rename one"
+            )
     return by_name
 
 
 def made(kind: type[Step], values: Mapping[str, Any]) -> Step:
     """A step of a user's with these settings, whose methods have been called once: its decisions, or the slices of a
     filter's settings. Raises StepError for what they do wrong, and ValidationError for wrong settings."""
-    label = f"step {_name(kind)}"
+    label = f"step {name_of(kind)}"
     try:
         step = kind.model_validate(dict(values))
     except ValidationError:
@@ -161,7 +163,7 @@ def checked(kind: type, built_in: Steps, entry_point: str = "") -> type[Step]:
             f"{getattr(kind, '__name__', kind)!r} is not a document step: derive it from DocumentStep or LearnedFilter"
         )
     where = address(kind)
-    name = _name(kind)
+    name = name_of(kind)
     if not (isinstance(name, str) and _NAME.fullmatch(name)):
         raise StepError(f'{where} has no name: add step: Literal["my_step"] = "my_step", in lowercase')
     if name in built_in or is_where(name):
@@ -184,7 +186,8 @@ def _functions(kind: type[Step]) -> tuple[str, ...]:
     return ("edit(step, documents)",) if issubclass(kind, EditStep) else ("measure(step, documents)",)
 
 
-def _name(kind: type[Step]) -> str:
+def name_of(kind: type[Step]) -> str:
+    """The name that a class gives its steps."""
     return kind.model_fields["step"].default
 
 

@@ -10,7 +10,7 @@ import yaml
 from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
 from gristmill.flows.machine.wrong_values import did_you_mean, listed, shown
-from gristmill.flows.recipe import settings_file
+from gristmill.flows.recipe import scopes, settings_file
 from gristmill.flows.recipe.errors import MAX_FINDINGS, ContradictionError, KeyPath, Origin
 from gristmill.flows.recipe.steps import AnyStep, document_steps, read_source
 from gristmill.storage.address import Address, from_folder
@@ -21,7 +21,7 @@ from gristmill.tasks.documents.expressions import DERIVED, ExpressionError
 from gristmill.tasks.documents.group_losses import GroupLosses
 from gristmill.tasks.documents.normalize import Normalize
 from gristmill.tasks.documents.step import DOCUMENT_COLUMNS, CorpusStep, DocumentStep, Settings, Step
-from gristmill.tasks.documents.where import Where, is_where
+from gristmill.tasks.documents.where import Where
 from gristmill.tasks.extraction.extract import UNION, Extract
 from gristmill.tasks.reading.sources import Source
 from gristmill.tasks.tokens.mixture import CLUSTER_SIZE, SOURCE, Column, Mixture
@@ -63,13 +63,6 @@ RECIPES = Path(__file__).with_name("recipes")
 def shipped_names() -> list[str]:
     """Names of the recipes that ship."""
     return sorted(path.stem for path in RECIPES.glob("*.yaml"))
-
-
-_REMEDY = {
-    "sources": "give each source a different name",
-    "steps": "a recipe can have each step only once",
-    "where": "give the later one a different name, as `step: where_short`",
-}
 
 
 def _by_name(value: Any, info: ValidationInfo) -> Any:
@@ -168,15 +161,12 @@ class Recipe(Settings):
             yield ("training", "batch_ramp"), late.removeprefix("batch_ramp ")
 
     def _of_order(self) -> Iterator[tuple[KeyPath, str]]:
-        for key, names in (("sources", [s.name for s in self.sources]), ("steps", [s.step for s in self.steps])):
-            for index, name in enumerate(names):
-                if name in names[:index]:
-                    yield (
-                        (key, index),
-                        f"`{name}` is listed more than once; "
-                        + _REMEDY["where" if key == "steps" and is_where(name) else key],
-                    )
-        steps = [step.step for step in self.steps]
+        names = [source.name for source in self.sources]
+        for index, name in enumerate(names):
+            if name in names[:index]:
+                yield ("sources", index), f"`{name}` is listed more than once; give each source a different name"
+        yield from scopes.repeated(self.steps, names)
+        steps = [step.base_name for step in self.steps]
         if "extract" not in steps:
             if pages := [source.name for source in self.sources if source.needs_extraction]:
                 yield (
@@ -195,7 +185,7 @@ class Recipe(Settings):
             yield ("steps", index), f"`normalize` changes the text that all other steps see: move it {where}"
 
     def _of_signals(self) -> Iterator[tuple[KeyPath, str]]:
-        steps = [step.step for step in self.steps]
+        steps = [step.base_name for step in self.steps]
         names: list[str] = []
         for index, step in enumerate(self.steps):
             if "language" not in steps[: index + 1] and (
@@ -224,13 +214,14 @@ class Recipe(Settings):
                     f"is `best: {best}`, but no step before it gives this signal; {there}",
                 )
             for signal in step.signals:
-                if signal.name in (*names, *DOCUMENT_COLUMNS) and step.step not in steps[:index]:
+                if signal.name in (*names, *DOCUMENT_COLUMNS) and step.base_name not in steps[:index]:
                     yield (
                         ("steps", index),
                         f"`{step.step}` gives the signal {signal.name}, but there is a column of that name; "
                         "rename the signal",
                     )
             names += [signal.name for signal in step.signals]
+        yield from scopes.unmeasured(self.steps, [source.name for source in self.sources])
         yield from self._of_own_columns(names)
         if self.mixture and not any(source.read_columns.every for source in self.sources):
             yield from self._of_groups(self.mixture, names)
@@ -303,8 +294,8 @@ class Recipe(Settings):
             wanted += [(("mixture",), name.split("/")[0]) for name in others]
         for index, step in enumerate(self.steps):
             reference = getattr(step, "reference", ())
-            for key in ("reference", "against"):
-                wanted += [(("steps", index, key), name) for name in getattr(step, key, ())]
+            for key in ("reference", "against", "only", "except"):
+                wanted += [(("steps", index, key), name) for name in getattr(step, key, None) or ()]
             if reference and set(names) <= set(reference):
                 yield (
                     ("steps", index, "reference"),
@@ -314,6 +305,8 @@ class Recipe(Settings):
             if name not in names:
                 hint = did_you_mean(name, names) or f"the sources are {listed(names)}"
                 yield path, f"no source is called {name}; {hint}"
+        for index, step in enumerate(self.steps):
+            yield from scopes.of_step(index, step, self.sources)
 
     def _of_objective(self) -> Iterator[tuple[KeyPath, str]]:
         if self.training.objective == "causal":

@@ -13,11 +13,14 @@ import yaml
 from gristmill.flows.recipe import own_steps
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.recipe.steps import BUILT_IN
+from gristmill.tasks.documents.step import DocumentStep
+from gristmill.tasks.documents.where import Where
 from gristmill.tasks.reading.sources import FORMATS
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 EXAMPLES = Path(__file__).with_name("examples.yaml")
 DEFINITIONS = "#/$defs/"  # where a schema has the settings of each class
+OF_EVERY_STEP = {"only": ["web"], "except": ["legal"]}  # its settings, with an example of each
 
 
 def schema() -> dict[str, Any]:
@@ -42,8 +45,15 @@ def schema() -> dict[str, Any]:
             "required": ["step"],
         }
     )
-    for kind in BUILT_IN.values():
+    for name, kind in BUILT_IN.items():
         of = document["$defs"][kind.__name__]
+        if issubclass(kind, DocumentStep) and kind is not Where:
+            named = of["properties"]["step"]
+            own = {"type": "string", "pattern": f"^{name}-[a-z0-9_]+$"}
+            of["properties"]["step"] = {
+                "anyOf": [{"const": named.pop("const")}, own],
+                **{key: value for key, value in named.items() if key != "type"},
+            }
         of["required"] = sorted({*of.get("required", ()), "step"})
     del document["$defs"]["Own"]["properties"]["reader"]["pattern"]  # a recipe may write a name in place of the address
     for name, values in examples().items():
@@ -56,4 +66,6 @@ def schema() -> dict[str, Any]:
 def examples() -> dict[str, dict[str, Any]]:
     """An example of each setting that has no value by default, by the name of its class."""
     by_class: dict[str, dict[str, Any]] = yaml.safe_load(EXAMPLES.read_text(encoding="utf-8"))
+    for step in BUILT_IN.values():
+        by_class[step.__name__] = by_class.get(step.__name__, {}) | OF_EVERY_STEP
     return by_class | {kind.__name__: dict(kind.examples) for kind in FORMATS}

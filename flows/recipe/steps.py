@@ -27,7 +27,7 @@ from gristmill.tasks.dedup.passages import LineDedup, ParagraphDedup, SentenceDe
 from gristmill.tasks.dedup.semantic import Diversify, SemanticDedup
 from gristmill.tasks.dedup.substrings import SubstringDedup
 from gristmill.tasks.documents.normalize import Normalize
-from gristmill.tasks.documents.step import CorpusStep, DocumentStep, Step, StepError
+from gristmill.tasks.documents.step import CorpusStep, DocumentStep, Step, StepError, base_name_of
 from gristmill.tasks.documents.where import Where, is_where
 from gristmill.tasks.extraction.extract import ENGINE_NAMES, UNION, Extract
 from gristmill.tasks.models.embedding import Embedding
@@ -111,7 +111,7 @@ _STAGES = {row.settings: row.stages for row in TABLE}
 
 
 def _read(entry: Any, built_in: Callable[[Any], Step]) -> Step:
-    """A step of a recipe: built in, or a user's own, by its name or as `module:Class`."""
+    """A step of a recipe: built in, or a user's own, by its name or as `module:Class`, with a suffix or without."""
     if isinstance(entry, Step):
         own_steps.checked(type(entry), BUILT_IN)
         return entry
@@ -120,15 +120,19 @@ def _read(entry: Any, built_in: Callable[[Any], Step]) -> Step:
         return built_in(_with_engines(entry))
     if not isinstance(name, str) or _built_in_name(entry) in BUILT_IN:
         return built_in(entry)
-    kind = own_steps.find(name, BUILT_IN)
+    base, hyphen, suffix = name.partition("-")
+    kind = own_steps.find(base, BUILT_IN)
     if kind is None:
         return built_in(entry)  # whose error names all steps that there are
-    return own_steps.made(kind, {key: value for key, value in entry.items() if key != "step"})
+    values = {key: value for key, value in entry.items() if key != "step"}
+    return own_steps.made(kind, values | ({"step": f"{own_steps.name_of(kind)}-{suffix}"} if hyphen else {}))
 
 
 def _built_in_name(value: Any) -> Any:
     """By which of its names the table knows a step; None for what has none."""
     name = value.get("step") if isinstance(value, Mapping) else getattr(value, "step", None)
+    if isinstance(name, str) and not is_where(base_name_of(name)):
+        name = base_name_of(name)  # a step `where` has a name of its own without a hyphen
     return _WHERE if is_where(name) else name
 
 
@@ -171,7 +175,8 @@ def _write(step: Step, built_in: SerializerFunctionWrapHandler, info: Serializat
     """A step so that `_read` finds its class again."""
     if type(step) in BUILT_IN.values():
         return built_in(step)
-    return step.model_dump(mode=info.mode) | {"step": own_steps.address(type(step))}
+    suffix = step.step.removeprefix(step.base_name)
+    return step.model_dump(mode=info.mode) | {"step": f"{own_steps.address(type(step))}{suffix}"}
 
 
 if TYPE_CHECKING:

@@ -160,7 +160,10 @@ def texts_alone(recipe: Recipe, texts: Mapping[str, str]) -> Recipe:
     `texts`: by name JSON lines with `text` and, if they have it, `url`, Parquet with a column `text`, a .txt file, or a
     folder of them, each a path or an address.
     """
-    steps: list = [{"step": "extract", "engine": "plain"}, *([recipe.normalize] if recipe.normalize else [])]
+    steps: list = [
+        {"step": "extract", "engine": "plain"},
+        *([recipe.normalize.everywhere()] if recipe.normalize else []),
+    ]
     sources = [{"name": name, **_files(address)} for name, address in texts.items()]
     return Recipe.model_validate({"name": recipe.name, "sources": sources, "steps": steps})
 

@@ -30,7 +30,7 @@ from gristmill.flows.reports.whatif import decided_by
 from gristmill.storage import files, layout, parquet
 from gristmill.storage.damage import opening
 from gristmill.storage.home import FinishedStage, Home
-from gristmill.tasks.documents.decisions import decide, distances, wanted
+from gristmill.tasks.documents.decisions import decide, distances, of_source, wanted
 from gristmill.tasks.documents.selection import gather, select, uniform
 from gristmill.tasks.documents.step import EditStep, Step
 from gristmill.tasks.engine import options
@@ -99,14 +99,18 @@ def judged(passed: Passed, step: Step, by_label: bool) -> Iterator[pa.Table]:
     """Of each shard the documents that reached a step: `id`, `shard`, `side`, `distance` from the cut as
     `gristmill.tasks.documents.decisions.distances` has it, or how sure the step is of the label; and two numbers in [0,
     1) by which they are drawn and put in order."""
-    signals, decisions = decided_by(passed, passed.steps)
+    signals, decisions, exempt = decided_by(passed, passed.steps)
     names = [name for name, _ in decisions]
     decisions = decisions[: names.index(step.step) + 1]
     label = step.signals[0].name
     columns = [*wanted(decisions), *([step.certainty] if step.certainty else []), *([label] if by_label else [])]
     for shard, parts in signals.items():
+        source = passed.arriving.sources[shard]
+        if source in exempt.get(step.step, ()):
+            continue
+        own = of_source(decisions, exempt, source)
         table = gather(parts, passed.arriving.kept.part(shard), list(dict.fromkeys(columns)))
-        *ahead, (_, gone) = [(name, dropped["id"]) for name, dropped in decide(table, decisions)]
+        *ahead, (_, gone) = [(name, dropped["id"]) for name, dropped in decide(table, own)]
         for _, ids in ahead:
             table = table.filter(pc.invert(pc.is_in(table["id"], ids.combine_chunks())))
         dropped = np.asarray(pc.is_in(table["id"], gone.combine_chunks()))

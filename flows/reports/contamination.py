@@ -1,6 +1,6 @@
 """What a recipe's step `decontamination` found: of each benchmark how many items are in documents, and examples."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.reports.finished import finished
 from gristmill.flows.reports.tables import Table
 from gristmill.flows.stages.removal import HITS
-from gristmill.storage import files, parquet
+from gristmill.storage import files, layout, parquet
 from gristmill.tasks.decontamination.shards import hits_file, items_file
 from gristmill.tasks.engine.make import StageResult
 
@@ -83,7 +83,8 @@ def contamination(recipe: Any, examples: int = 3, settings: MachineSettings | No
 
 
 def _contamination(stage: StageResult, examples: int) -> Contamination:
-    shards = range(len(stage.records("find")))
+    searched = [part for part in layout.parts(stage.folder, stage.manifest) if part.phase == "find"]
+    shards = [part.number for part in searched]  # all but those of sources without the step
     documents = sum(parquet.rows(stage.part(i)) for i in shards)
     rows = tuple(
         BenchmarkRow(
@@ -99,7 +100,7 @@ def _contamination(stage: StageResult, examples: int) -> Contamination:
     )
     return Contamination(
         documents,
-        sum(record["documents"] for record in stage.records("find")),
+        sum(part.record["documents"] for part in searched),
         rows,
         tuple(_examples(stage, shards, examples)),
         files.join(stage.folder, "split"),
@@ -107,7 +108,7 @@ def _contamination(stage: StageResult, examples: int) -> Contamination:
     )
 
 
-def _examples(stage: StageResult, shards: range, most: int) -> Iterator[HitExample]:
+def _examples(stage: StageResult, shards: Sequence[int], most: int) -> Iterator[HitExample]:
     """The hits of the highest scores, of each benchmark some, each item once. Holds the hits of a shard."""
     best: dict[str, list[tuple[float, str, str, str]]] = {name: [] for name in stage.result["benchmarks"]}
     for shard in shards:

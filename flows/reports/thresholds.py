@@ -215,7 +215,7 @@ def _propose(
     signals = list(dict.fromkeys(threshold.bound.signal for threshold in thresholds))
     for start in range(0, len(signals), _COLUMNS):
         some = signals[start : start + _COLUMNS]
-        columns = _gathered(passed, some, methodcaller("select", some))
+        columns = _gathered(passed, recipe, some, methodcaller("select", some))
         for threshold in thresholds:
             if threshold.bound.signal in columns.column_names:
                 _match(found, threshold, columns[threshold.bound.signal].to_numpy(), places, reference)
@@ -257,16 +257,19 @@ def _languages(passed: Passed, recipe: Recipe) -> np.ndarray:
             language = pc.if_else(pc.is_in(table["id"], unsure["id"].combine_chunks()), "", language)
         return pa.table({LANGUAGE: language})
 
-    return _gathered(passed, [LANGUAGE, *wanted(sure)], named)[LANGUAGE].to_numpy().astype(str)
+    return _gathered(passed, recipe, [LANGUAGE, *wanted(sure)], named)[LANGUAGE].to_numpy().astype(str)
 
 
-def _gathered(passed: Passed, columns: list[str], of: Callable[[pa.Table], pa.Table]) -> pa.Table:
-    """What `of` makes of the columns of each shard, in the order of the shards; one shard a core is held whole."""
+def _gathered(passed: Passed, recipe: Recipe, columns: list[str], of: Callable[[pa.Table], pa.Table]) -> pa.Table:
+    """What `of` makes of the columns of each shard, in the order of the shards; one shard a core is held whole. Without
+    the sources that one of the steps, or `language`, does not apply to."""
 
     places = passed.arriving.places
+    exempt = {name for step in recipe.after if step.base_name == LANGUAGE for name in step.exempt(places.sources)}
+    exempt |= {name for step in passed.steps for name in step.exempt(places.sources)}
 
     def read(shard: int) -> pa.Table:
         return of(gather(places.signals[shard], places.kept[shard], columns))
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return pa.concat_tables(pool.map(read, places.shards()))
+        return pa.concat_tables(pool.map(read, places.shards(without=tuple(exempt))))

@@ -61,11 +61,13 @@ def derive_texts(
     pages = _pages(first, number, documents, remote_io, found.troubles)
     schema = parquet.schema(first.part(number))
     table = pa.Table.from_pylist(list(pages), schema=pa.schema([schema.field(name) for name in carried(schema)]))
-    if settings := first.settings["normalize"]:
+    source = table["source"][0].as_py() if len(table) else ""  # one for all documents of a shard
+    settings = first.settings["normalize"]
+    if settings and (normalize := Normalize.model_validate(settings)).applies_to(source):
         spaced = pc.is_in(table["engine"], pa.array(SPACED))
-        texts = rewrite(Normalize.model_validate(settings), table["text"], spaced)
+        texts = rewrite(normalize, table["text"], spaced)
         table = table.set_column(table.schema.get_field_index("text"), DOCUMENTS.field("text"), texts)
-    table = _edited(first, table)
+    table = _edited(first, table, source)
     found.texts.update(zip(table["id"].to_pylist(), table["text"].to_pylist(), strict=True))
     for stage in later:
         _cut(stage, number, found.texts)
@@ -82,6 +84,8 @@ def _pages(
     """A row of DOCUMENTS for each record that gives a text."""
     [extract] = _STEPS.validate_python([stage.settings["extract"]])  # an engine of a user's has to be allowed
     assert isinstance(extract, Extract)
+    source = next((row["source"] for row in rows_of(stage.part(number), documents[:1], ["source"])), "")
+    extract = extract if extract.applies_to(source) else Extract()
     records = _records(stage, number, documents, remote_io, troubles)
     waiting: deque[dict[str, Any]] = deque()
 
@@ -121,12 +125,12 @@ def _records(
             yield row, record
 
 
-def _edited(stage: FinishedStage, table: pa.Table) -> pa.Table:
-    """The documents behind the last step of the stage that changes texts."""
+def _edited(stage: FinishedStage, table: pa.Table, source: str) -> pa.Table:
+    """The documents of a source behind the last step of the stage that changes texts."""
     given = _STEPS.validate_python([*stage.settings["before"], *stage.settings["steps"]])
     steps = [step for step in given if isinstance(step, DocumentStep)]
     behind = max((at + 1 for at, step in enumerate(steps) if isinstance(step, EditStep)), default=0)
-    return measured(table, steps[:behind]).table if behind and len(table) else table
+    return measured(table, steps[:behind], source).table if behind and len(table) else table
 
 
 def _cut(stage: FinishedStage, number: int, texts: dict[str, str]) -> None:

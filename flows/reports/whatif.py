@@ -28,11 +28,12 @@ from gristmill.flows.reports.funnel import FunnelRow, funnel_row
 from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.reports.tables import Table
 from gristmill.flows.stages.corpus import NothingLeftError, pinned
+from gristmill.flows.stages.signals import exempt_of
 from gristmill.storage import ledger, parquet
 from gristmill.storage.contents import sum_counts
 from gristmill.storage.schema import LEDGER
-from gristmill.tasks.documents.decisions import Decisions, decide, gathered
-from gristmill.tasks.documents.step import DocumentStep, work_of
+from gristmill.tasks.documents.decisions import NO_EXEMPT, Decisions, Exempt, decide, gathered, of_source
+from gristmill.tasks.documents.step import DocumentStep, EditStep, Step, work_of
 from gristmill.tasks.engine import options
 from gristmill.tasks.engine.make import NotFinishedError
 from gristmill.tasks.models.filter import bounds_by
@@ -68,9 +69,12 @@ def changed(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
         known = [field for field in type(step).model_fields if field != "step"]
         if not path or path[0] not in known:
             raise ValueError(f"{name}: {step_name} has no such setting; its settings are {', '.join(known)}")
-        if reason := _not_a_threshold(recipe, step, path[0]):
+        reason = _not_a_threshold(recipe, step, path[0])
+        if not reason:
+            steps[step_name] = _with(step, name, path, value)
+            reason = _not_measured(recipe, step, steps[step_name])
+        if reason:
             raise ValueError(f"{name} cannot be replayed: {reason}. Change it in the recipe, and run the recipe")
-        steps[step_name] = _with(step, name, path, value)
     try:
         return Recipe.model_validate(dict(recipe) | {"steps": tuple(steps.values())})
     except ValidationError as error:
@@ -87,6 +91,17 @@ def _not_a_threshold(recipe: Recipe, step: Any, setting: str) -> str:
     if isinstance(step, DocumentStep):
         return "it changes measurements or the text, not only decisions"
     return f"{step.step} looks at all documents together"
+
+
+def _not_measured(recipe: Recipe, before: Step, after: Step) -> str:
+    """Why a step cannot be replayed for the sources that it would apply to."""
+    names = [source.name for source in recipe.sources]
+    if before.exempt(names) == after.exempt(names):
+        return ""
+    if isinstance(before, EditStep):
+        return f"{before.step} cuts texts, and other texts are not stored"
+    added = [name for name in names if after.applies_to(name) and not before.applies_to(name)]
+    return f"{before.step} has not measured the documents of {', '.join(added)}" if added and before.signals else ""
 
 
 def _with(step: Any, name: str, path: list[str], value: Any) -> Any:
@@ -165,12 +180,13 @@ class Replay:
 
     `before`, `recorded`, `after`: counts of the steps as the run has them (`gristmill.storage.ledger.count`), those
     ahead of the replayed ones, the replayed ones, and those behind, as far as the run is finished. `behind` names the
-    last.
+    last. `exempt`: by step the sources that it does not apply to.
     """
 
     passed: Passed
     signals: dict[int, tuple[str, ...]]
     decisions: Decisions
+    exempt: Exempt
     before: list[dict]
     recorded: list[dict]
     behind: tuple[str, ...]
@@ -194,8 +210,9 @@ class Replay:
         """Decide anew on one shard. Holds the columns of it that the decisions read."""
         kept = self.passed.arriving.kept.part(number)
         if number in self.signals:
-            table = gathered(self.signals[number], kept, self.decisions)
-            drops = decide(table, self.decisions)
+            decisions = of_source(self.decisions, self.exempt, self.passed.arriving.sources[number])
+            table = gathered(self.signals[number], kept, decisions)
+            drops = decide(table, decisions)
         else:
             table = parquet.read_table(kept, ["id"])
             drops = [(step, LEDGER.empty_table()) for step, _ in self.decisions]
@@ -262,16 +279,18 @@ def whatif(recipe: Any, changes: Mapping[str, Any], settings: MachineSettings | 
     return Replay(passed, *decided_by(passed, steps), before, passed.left.kept.step_counts, later, _after(passes))
 
 
-def decided_by(passed: Passed, steps: tuple) -> tuple[dict[int, tuple[str, ...]], Decisions]:
-    """By which stored signals the steps decide, and how."""
+def decided_by(passed: Passed, steps: tuple) -> tuple[dict[int, tuple[str, ...]], Decisions, Exempt]:
+    """By which stored signals the steps decide, how, and about which sources they do not."""
     places = passed.arriving.places
     if passed.on_documents:
-        return dict(enumerate(places.signals)), [(step.step, step.decisions()) for step in steps]
+        decisions = [(step.step, step.decisions()) for step in steps]
+        return dict(enumerate(places.signals)), decisions, exempt_of(steps, places.sources)
     [step] = steps
     scores = passed.left.measured[-1]
-    parts = {i: scores.part(i) for i in places.shards(without=step.reference)}
+    unscored = (*step.reference, *step.exempt(places.sources.distinct()))
+    parts = {i: scores.part(i) for i in places.shards(without=unscored)}
     bounds = bounds_by(work_of(step), step.decision_settings(), list(parts.values()))
-    return {i: (part,) for i, part in parts.items()}, [(step.step, bounds)]
+    return {i: (part,) for i, part in parts.items()}, [(step.step, bounds)], NO_EXEMPT
 
 
 def _counts(passed: Passed) -> list[dict]:

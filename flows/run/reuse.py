@@ -13,6 +13,7 @@ from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.recipe.steps import filter_stages
 from gristmill.flows.reports.finished import check_run
 from gristmill.flows.reports.run import Run
+from gristmill.flows.reports.source_losses import log_losses
 from gristmill.flows.run.model_training import noted_run
 from gristmill.flows.run.progress import ended
 from gristmill.flows.stages.corpus import Corpus
@@ -65,6 +66,8 @@ def _reuse(flow: str, recipe: Recipe, settings: MachineSettings) -> Run:
 
     def check(outputs: Outputs, corpus: Corpus, losses: StageResult) -> None:
         check_losses(outputs.recipe, losses)
+        if outputs.recipe.group_losses.then == "warn":
+            log_losses(outputs.recipe, corpus, losses)
 
     def train(outputs: Outputs) -> "Trained":
         from gristmill.flows.stages.model import Trained  # here, since a corpus needs no libraries of training

@@ -3,10 +3,10 @@
 Where none is left the run ends with one sentence, ahead of the stages that would work on nothing.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from math import ceil, log2
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe import own_steps
@@ -16,20 +16,29 @@ from gristmill.tasks.documents.by_shard import Names, Parts, PartsOfSeveral, Sha
 from gristmill.tasks.documents.selection import Heldout
 from gristmill.tasks.documents.step import DocumentStep, Step
 from gristmill.tasks.engine.make import StageResult
+from gristmill.tasks.engine.phases import Each
 from gristmill.tasks.engine.spec import FinishedInput, Work
 
 S = TypeVar("S", bound=Step)
+EXEMPT = "exempt"  # among the inputs of a stage: the sources that its step does not apply to
 
 
 @dataclass(frozen=True)
 class CorpusPlaces:
     """What the jobs of a stage find by shard: the source's name, the part with the texts, the part that names the
-    documents that are kept, and the parts with signals. Of one size, however many shards there are."""
+    documents that are kept, and the parts with signals. Of one size, however many shards there are. `exempt`: sources
+    that the step of the stage does not apply to. Their documents pass, and count for nothing."""
 
     sources: Names
     documents: Parts
     kept: Parts
     signals: PartsOfSeveral
+    exempt: tuple[str, ...] = ()
+
+    @property
+    def applied(self) -> Shards:
+        """The shards of the sources that the step applies to."""
+        return self.shards(without=self.exempt)
 
     def shards(self, without: tuple[str, ...] = ()) -> Shards:
         return self.sources.shards(name for name, _ in self.sources.runs if name not in without)
@@ -42,6 +51,12 @@ class CorpusPlaces:
         """The place of each shard's source among the sources, whose shards lie in the recipe's order."""
         numbers = {source: number for number, source in enumerate(self.sources.distinct())}
         return [numbers[source] for source in self.sources]
+
+    def numbered(self, arguments: Callable[[int], dict[str, Any]]) -> Each:
+        """Jobs for the shards that the step applies to, numbered without gaps, as the files that they write for other
+        jobs are. `arguments`: of a shard, besides those of `shard` and its number."""
+        shards = self.applied
+        return Each(range(len(shards)), lambda n: {"shard": shards[n], **self.shard(shards[n]), **arguments(shards[n])})
 
     def parts(self, names: Iterable[str], signals: bool = False) -> PartsOfSeveral:
         """Of each shard of some sources the parts (documents, kept), with `signals` those with signals behind them."""
@@ -62,7 +77,8 @@ class Corpus:
     """The documents of a run and which of them are kept: shard i of all its stages has the same documents.
 
     `sources`: the source of each shard; `documents`: the stage with the texts; `kept`: the stage whose parts
-    name what is kept; `measured`: those with signals of steps; `stages`: all that led here, in order.
+    name what is kept; `measured`: those with signals of steps; `stages`: all that led here, in order. `exempt`: sources
+    that the step does not apply to for which the corpus is given to a builder; these are in the keys of its stages.
     """
 
     sources: Sequence[str]
@@ -70,6 +86,7 @@ class Corpus:
     kept: StageResult
     measured: tuple[StageResult, ...]
     stages: tuple[StageResult, ...]
+    exempt: tuple[str, ...] = field(default=(), kw_only=True)
 
     @property
     def places(self) -> CorpusPlaces:
@@ -81,6 +98,7 @@ class Corpus:
             Parts(self.documents.folder, shards),
             Parts(self.kept.folder, shards),
             PartsOfSeveral(measured, shards),
+            self.exempt,
         )
 
     @property
@@ -97,7 +115,12 @@ class Corpus:
         """The stages with the documents, with what is kept, other stages and, if they are read, those with signals."""
         read: dict[str, FinishedInput | str] = {"documents": self.documents, "kept": self.kept}
         read |= {stage.name: stage for stage in others}
+        read |= {EXEMPT: ", ".join(self.exempt)} if self.exempt else {}
         return read | ({f"measured {i}": stage for i, stage in enumerate(self.measured)} if signals else {})
+
+    def for_step(self, step: Step) -> "Corpus":
+        """The corpus for the builder of a step."""
+        return replace(self, exempt=step.exempt(Names.of(self.sources).distinct()))
 
     def then(self, kept: StageResult, *through: StageResult) -> "Corpus":
         """The corpus behind a stage that keeps some documents, and the stages that led there."""

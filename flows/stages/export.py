@@ -209,7 +209,7 @@ def columns_of(recipe: Recipe) -> tuple[Column, ...]:
     for step in recipe.steps:
         rules = step.rules if isinstance(step, RuleStep) else ()
         described = {name: column.description for name, column in columns.items()}
-        described |= {f"{step.step}_{rule.name}": rule.description for rule in rules}
+        described |= {f"{step.base_name}_{rule.name}": rule.description for rule in rules}
         for signal in step.signals:
             columns[signal.name] = Column(
                 name=signal.name,

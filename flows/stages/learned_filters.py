@@ -9,7 +9,7 @@ first. What differs between filters is in the module that the step names as its 
 depend on heads, so a change of heads does not embed the documents again.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -98,7 +98,7 @@ def filter_model(
         body=_train,
         record=FilterTraining(
             reference=tuple(sorted(step.reference)),
-            raw=step.raw(corpus.sources),
+            raw=step.raw([source for source in corpus.sources if source not in corpus.exempt]),
             settings=step.training_settings(),
             heldout=held_out(recipe, corpus),
         ),
@@ -163,12 +163,17 @@ def _score(phases: PhaseRunner, record: FilterScoring, places: FilterPlaces) -> 
     def arguments(i: int) -> dict[str, Any]:
         return {**corpus.shard(i), **({"signals": corpus.signals[i]} if record.reads else {})}
 
-    scored = Each(corpus.shards(without=record.reference), arguments)
-    unscored = Each(corpus.sources.shards(record.reference), lambda i: {"kept": corpus.kept[i]})
+    scored = Each(corpus.shards(without=_passed(record.reference, corpus)), arguments)
+    unscored = Each(corpus.sources.shards(_passed(record.reference, corpus)), lambda i: {"kept": corpus.kept[i]})
     phases.map("score", scoring_work(places.work, record.scores, record.groups), scored, common=common)
     columns = {"signals": record.scores, "groups": record.groups}
     phases.map("null-scores", null_scores_shard, unscored, common=columns)
     return {}
+
+
+def _passed(reference: Sequence[str], corpus: CorpusPlaces) -> tuple[str, ...]:
+    """The sources whose documents pass without a score: those of the reference, and those without the step."""
+    return (*reference, *corpus.exempt)
 
 
 def filter_cut(context: RunContext, corpus: Corpus, step: LearnedFilter, scores: StageResult) -> StageResult:
@@ -190,13 +195,13 @@ def filter_cut(context: RunContext, corpus: Corpus, step: LearnedFilter, scores:
 def _cut(phases: PhaseRunner, record: FilterCutting, places: FilterPlaces) -> dict:
     """Drop documents by their scores."""
     corpus = places.corpus
-    scored = corpus.shards(without=record.reference)
+    scored = corpus.shards(without=_passed(record.reference, corpus))
     scores = Parts(places.scores, scored)
     bounds = phases.once(
         "bounds", find_bounds, {"work": places.work, "settings": record.settings, "scores": scores}, grows="documents"
     )
     judged = Each(scored, lambda i: {"kept": corpus.kept[i], "signals": (layout.part(places.scores, i),)})
-    kept = Each(corpus.sources.shards(record.reference), lambda i: {"kept": corpus.kept[i]})
+    kept = Each(corpus.sources.shards(_passed(record.reference, corpus)), lambda i: {"kept": corpus.kept[i]})
     phases.map("decide", decide_shard, judged, common={"decisions": ((record.step, bounds_of(bounds)),)})
     phases.map("keep", keep_shard, kept, common={"step": record.step})
     return {"decisions": [[record.step, bounds["bounds"]]]}
@@ -223,13 +228,14 @@ def perplexity(
     remaining = learned_filter(context, recipe, corpus, step, learns_from)
     *measured, scores = remaining.measured
     places = corpus.places
+    scored = places.shards(without=_passed(step.reference, places))
     spec = StageSpec(
         name="perplexity_bucket",
         version=1,
         body=_bucket,
         record=step.decision_settings().model_copy(update=_WITHOUT_POLICY),
         inputs={"scores": scores},
-        places=PerplexityBucketPlaces(scores.folder, places.shards(), places.shards(without=tuple(step.reference))),
+        places=PerplexityBucketPlaces(scores.folder, places.shards(), scored),
         work=work_without_libraries(step),
     )
     bucketed = context.build(spec)
@@ -295,7 +301,7 @@ def _embed(phases: PhaseRunner, record: DocumentEmbedding, places: EmbeddingVect
     """Embed documents."""
     corpus = places.corpus
     common = {"embedder": places.embedder, "settings": record.settings}
-    jobs = Each(corpus.shards(without=record.reference), corpus.shard)
+    jobs = Each(corpus.shards(without=_passed(record.reference, corpus)), corpus.shard)
     phases.map("embed", embed_shard, jobs, common=common)
     return {}
 
@@ -342,9 +348,10 @@ def _score_heads(phases: PhaseRunner, record: HeadScores, places: EmbeddingPlace
     """Score documents with heads."""
     corpus = places.corpus
     common = {"heads": dict(places.heads), "settings": record.settings}
-    scored = Each(corpus.shards(without=record.reference), lambda i: {"vectors": layout.part(places.vectors, i)})
+    passed = _passed(record.reference, corpus)
+    scored = Each(corpus.shards(without=passed), lambda i: {"vectors": layout.part(places.vectors, i)})
     columns = tuple(column_of(name) for name in record.settings.heads)
-    unscored = Each(corpus.sources.shards(record.reference), lambda i: {"kept": corpus.kept[i]})
+    unscored = Each(corpus.sources.shards(passed), lambda i: {"kept": corpus.kept[i]})
     phases.map("score", score_shard, scored, common=common)
     phases.map("null-scores", null_scores_shard, unscored, common={"signals": columns})
     heads = {name: head_files.load(file) for name, file in places.heads.items()}

@@ -24,6 +24,7 @@ from gristmill.tasks.decontamination.shards import (
     hits_file,
     hits_folder,
     split_benchmarks,
+    unsearched_shard,
 )
 from gristmill.tasks.decontamination.step import Decontamination, Fields, Indexing, Policy
 from gristmill.tasks.dedup.near.settings import Shingling
@@ -146,8 +147,10 @@ def decontamination_hits(context: RunContext, corpus: Corpus, step: Decontaminat
 def _find(phases: PhaseRunner, record: BenchmarkSearch, places: CorpusAndStage) -> dict:
     """Find items of benchmarks in documents."""
     common = {"index": places.stage, "settings": record.settings}
-    shards = places.corpus.shards()
-    phases.map("find", find_shard, Each(shards, places.corpus.shard), common=common)
+    corpus, shards = places.corpus, places.corpus.shards()
+    phases.map("find", find_shard, Each(corpus.applied, corpus.shard), common=common)
+    exempt = Each(corpus.sources.shards(corpus.exempt), lambda i: {"kept": corpus.kept[i]})
+    phases.map("pass", unsearched_shard, exempt)
     return phases.once(
         "split",
         split_benchmarks,

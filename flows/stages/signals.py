@@ -4,17 +4,18 @@ Document steps behind a corpus step are measured on the documents that are kept.
 several scores give a document.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 
-from pydantic import SerializeAsAny
+from pydantic import Field, SerializeAsAny
 
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, work_of_steps
 from gristmill.storage import files
-from gristmill.tasks.documents.by_shard import Parts
+from gristmill.tasks.documents.by_shard import Names, Parts
 from gristmill.tasks.documents.decisions import decide_shard, edit_shard, measure_shard
-from gristmill.tasks.documents.step import Decision, DocumentStep, EditStep, Settings
+from gristmill.tasks.documents.step import Decision, DocumentStep, EditStep, Settings, Step
 from gristmill.tasks.documents.where import Where
 from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
@@ -25,6 +26,7 @@ from gristmill.tasks.models.quality import (
     find_edges,
     gather_shard,
     gathered_folder,
+    unnumbered_shard,
 )
 
 
@@ -73,13 +75,23 @@ def _edit(phases: PhaseRunner, record: SignalSteps, places: CorpusPlaces) -> dic
 
 
 def _jobs(places: CorpusPlaces) -> Each:
-    return Each(places.shards(), lambda i: {**places.shard(i), "measured": places.signals[i]})
+    return Each(
+        places.shards(), lambda i: {**places.shard(i), "measured": places.signals[i], "source": places.sources[i]}
+    )
 
 
 class RuleDecisions(Settings):
-    """(step, its rules in order) in the order of the steps."""
+    """`decisions`: (step, its rules in order) in the order of the steps; `exempt`: by step the sources that it does not
+    apply to."""
 
     decisions: tuple[tuple[str, tuple[Decision, ...]], ...]
+    exempt: dict[str, tuple[str, ...]] = Field(default={}, exclude_if=lambda exempt: not exempt)
+
+
+def exempt_of(steps: Iterable[Step], sources: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """By the names of steps the sources, of these, that they do not apply to."""
+    names = Names.of(sources).distinct()
+    return {step.step: exempt for step in steps if (exempt := step.exempt(names))}
 
 
 def rules(context: RunContext, corpus: Corpus, steps: tuple[DocumentStep, ...]) -> Corpus:
@@ -88,7 +100,10 @@ def rules(context: RunContext, corpus: Corpus, steps: tuple[DocumentStep, ...]) 
         name="rules",
         version=1,
         body=_decide,
-        record=RuleDecisions(decisions=tuple((step.step, tuple(step.decisions())) for step in steps)),
+        record=RuleDecisions(
+            decisions=tuple((step.step, tuple(step.decisions())) for step in steps),
+            exempt=exempt_of(steps, corpus.sources),
+        ),
         inputs=corpus.inputs(signals=True),
         places=corpus.places,
         # expressions are evaluated here; bounds and labels only replay what other stages measured
@@ -101,8 +116,11 @@ def rules(context: RunContext, corpus: Corpus, steps: tuple[DocumentStep, ...]) 
 
 def _decide(phases: PhaseRunner, record: RuleDecisions, places: CorpusPlaces) -> dict:
     """Apply rules to stored signals."""
-    jobs = Each(places.shards(), lambda i: {"kept": places.kept[i], "signals": places.signals[i]})
-    phases.map("decide", decide_shard, jobs, common={"decisions": record.decisions})
+    jobs = Each(
+        places.shards(),
+        lambda i: {"kept": places.kept[i], "signals": places.signals[i], "source": places.sources[i]},
+    )
+    phases.map("decide", decide_shard, jobs, common={"decisions": record.decisions, "exempt": record.exempt})
     return {}
 
 
@@ -124,10 +142,12 @@ def quality_bucket(context: RunContext, recipe: Recipe, corpus: Corpus, step: Qu
 def _number(phases: PhaseRunner, record: Scorers, places: CorpusPlaces) -> dict:
     """Assign documents to buckets by their scores."""
     settings = {"settings": record}
-    jobs = Each(places.shards(), lambda i: {"signals": places.signals[i], "kept": places.kept[i]})
+    jobs = Each(places.applied, lambda i: {"signals": places.signals[i], "kept": places.kept[i]})
     phases.map("gather", gather_shard, jobs, temporary=True, common=settings)
     folder = gathered_folder(phases.folder)
-    edges = phases.once("edges", find_edges, {"parts": Parts(folder, places.shards())} | settings, grows="documents")
-    phases.map("number", bucket_shard, Each(places.shards(), lambda i: {}), common=edges | settings)
+    edges = phases.once("edges", find_edges, {"parts": Parts(folder, places.applied)} | settings, grows="documents")
+    phases.map("number", bucket_shard, Each(places.applied, lambda i: {}), common=edges | settings)
+    exempt = Each(places.sources.shards(places.exempt), lambda i: {"kept": places.kept[i]})
+    phases.map("pass", unnumbered_shard, exempt)
     files.remove(folder)
     return edges

@@ -118,6 +118,15 @@ def find_shard(folder: str, shard: int, documents: str, kept: str, index: str, s
     return {"hits": len(table), "documents": len(pc.unique(table["id"]))}
 
 
+def unsearched_shard(folder: str, shard: int, kept: str) -> dict:
+    """Write null scores for a selection, and no hits: that of a source without the step."""
+    ids = parquet.read_table(kept, ["id"])["id"]
+    nulls = {field.name: pa.nulls(len(ids), field.type) for field in SCORES if field.name != "id"}
+    parquet.write_table(hits_file(folder, shard), HITS.empty_table())
+    parquet.write_table(layout.part(folder, shard), pa.table({"id": ids, **nulls}, schema=SCORES))
+    return {"hits": 0, "documents": 0}
+
+
 def drop_shard(folder: str, shard: int, kept: str, hits: str, threshold: float) -> dict:
     """Write which documents of a shard stay: those without a hit. The ledger names the item of the highest score."""
     arriving = parquet.read_table(kept, SELECTION.names)

@@ -102,6 +102,7 @@ _BATCH_BYTES = 1 << 20
 
 def hash_shard(
     folder: str,
+    number: int,
     shard: int,
     documents: str,
     kept: str,
@@ -110,8 +111,8 @@ def hash_shard(
     settings: Exact,
     ranges: KeyRanges | None,
 ) -> dict:
-    """Write the digests of a shard. `signals`: its parts with the signal `best`; `source`: the number of its source;
-    `ranges`: see `exchange.write`.
+    """Write the digests of a shard, as the file `number`. `signals`: its parts with the signal `best`; `source`: the
+    number of its source; `ranges`: see `exchange.write`.
 
     Holds the texts, or the URLs, of a row group of the documents.
     """
@@ -131,7 +132,7 @@ def hash_shard(
     columns |= {name: ordered[name] for name in order.order_names(settings)}
     columns["shard"] = np.full(len(ids), shard, np.int64)
     rows = pa.table(columns).filter(np.concatenate(compared))
-    exchange.write(hashes_files(folder, shard + 1).path(shard), rows, "hash", ranges)
+    exchange.write(hashes_files(folder, number + 1).path(number), rows, "hash", ranges)
     return {"documents": len(ids), "compared": len(rows)}
 
 
@@ -225,8 +226,8 @@ def _canonical(urls: pa.ChunkedArray, settings: UrlDedup) -> list[str]:
     return [canonical(url) if url else "" for url in urls.to_pylist()]
 
 
-def hashes_files(folder: str, shards: int) -> SortedFiles:
-    return SortedFiles(files.join(folder, "hashes"), shards)
+def hashes_files(folder: str, count: int) -> SortedFiles:
+    return SortedFiles(files.join(folder, "hashes"), count)
 
 
 def dropped_files(folder: str, partitions: int) -> SortedFiles:

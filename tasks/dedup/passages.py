@@ -156,9 +156,11 @@ def partitions(characters: int) -> int:
     return exchange.partitions_of(characters // PASSAGE_CHARACTERS, PASSAGE_BYTES)
 
 
-def hash_shard(folder: str, shard: int, documents: str, kept: str, step: Step, ranges: KeyRanges | None) -> dict:
-    """Write the keys of a shard's passages as a sorted file. Holds its texts and 80 bytes a passage. `ranges`: see
-    `exchange.write`."""
+def hash_shard(
+    folder: str, number: int, shard: int, documents: str, kept: str, step: Step, ranges: KeyRanges | None
+) -> dict:
+    """Write the keys of a shard's passages as the sorted file `number`. Holds its texts and 80 bytes a passage.
+    `ranges`: see `exchange.write`."""
     table = select(documents, kept, ["text"])
     rank = _ranks(table["id"])
     hashes, places = [np.empty(0, np.uint64)], [np.empty(0, np.int64)]
@@ -175,7 +177,7 @@ def hash_shard(folder: str, shard: int, documents: str, kept: str, step: Step, r
     place = np.concatenate(places)
     columns = {"hash": np.concatenate(hashes), "rank": rank[place >> 32]}
     columns |= {"shard": np.full(len(place), shard, np.int32), "place": place}
-    exchange.write(passages_files(folder, shard + 1).path(shard), pa.table(columns), "hash", ranges)
+    exchange.write(passages_files(folder, number + 1).path(number), pa.table(columns), "hash", ranges)
     return {"passages": len(place)}
 
 
@@ -374,8 +376,8 @@ def _ranks(ids: pa.ChunkedArray) -> np.ndarray:
     return np.array([int(key[:16], 16) for key in ids.to_pylist()], np.uint64)
 
 
-def passages_files(folder: str, shards: int) -> SortedFiles:
-    return SortedFiles(files.join(folder, "passages"), shards)
+def passages_files(folder: str, count: int) -> SortedFiles:
+    return SortedFiles(files.join(folder, "passages"), count)
 
 
 def repeated_files(folder: str, partitions: int) -> SortedFiles:

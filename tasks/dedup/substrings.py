@@ -167,11 +167,11 @@ def partitions(characters: int, settings: SpanSearch) -> int:
 
 
 def key_shard(
-    folder: str, shard: int, documents: str, kept: str, settings: SpanSearch, ranges: KeyRanges | None
+    folder: str, number: int, shard: int, documents: str, kept: str, settings: SpanSearch, ranges: KeyRanges | None
 ) -> dict:
-    """Write the minimizer of each run of windows of a shard: `key`; `node`, the shard and the run's number in the order
-    of the text; `size`, the bytes of its text where it is compared; `repeats`, see `minimizers.Runs`. `ranges`: see
-    `exchange.write`.
+    """Write the minimizer of each run of windows of a shard as the file `number`: `key`; `node`, the shard and the
+    run's number in the order of the text; `size`, the bytes of its text where it is compared; `repeats`, see
+    `minimizers.Runs`. `ranges`: see `exchange.write`.
 
     Holds the texts of the shard and 80 bytes a run. Returns how many windows and runs there are.
     """
@@ -189,7 +189,7 @@ def key_shard(
         windows += int(window_runs.windows.sum())
     table = pa.table({name: np.concatenate(parts) for name, parts in columns.items()})
     table = table.append_column("node", pa.array((shard << 32) + np.arange(len(table))))
-    exchange.write(exchanged(folder, "keys", shard + 1).path(shard), table, "key", ranges)
+    exchange.write(exchanged(folder, "keys", number + 1).path(number), table, "key", ranges)
     return {"windows": windows, "runs": len(table)}
 
 
@@ -222,6 +222,7 @@ def match_partition(
 
 def gather_shard(
     folder: str,
+    number: int,
     shard: int,
     documents: str,
     kept: str,
@@ -229,9 +230,9 @@ def gather_shard(
     runs: CollectedShards,
     ranges: KeyRanges | None,
 ) -> dict:
-    """Write the runs of a shard that `match_partition` found: `key`; `id`; `node`, the shard and the document's row in
-    it; `first`, the document's unit with which they begin; `content`. `runs`: their numbers, by shards; `ranges`: see
-    `exchange.write`.
+    """Write the runs of a shard that `match_partition` found as the file `number`: `key`; `id`; `node`, the shard and
+    the document's row in it; `first`, the document's unit with which they begin; `content`. `runs`: their numbers, by
+    shards; `ranges`: see `exchange.write`.
 
     Holds the texts of the shard, and three times the contents.
     """
@@ -255,7 +256,7 @@ def gather_shard(
         tables.append(pa.table(columns, schema=_GATHERED))
         start += len(part)
     table = pa.concat_tables(tables)
-    exchange.write(exchanged(folder, "texts", shard + 1).path(shard), table, "key", ranges)
+    exchange.write(exchanged(folder, "texts", number + 1).path(number), table, "key", ranges)
     return {"runs": len(table)}
 
 

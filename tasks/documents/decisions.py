@@ -1,6 +1,7 @@
 """Decisions replayed over signals: the ledger's row for each document that does not stay."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,9 @@ from gristmill.tasks.documents.selection import gather, select
 from gristmill.tasks.documents.step import LANGUAGE, Bound, Clause, Decision, DocumentStep, Member
 
 Decisions = Sequence[tuple[str, Sequence[Decision]]]
+# By the name of a step the sources that it does not apply to.
+Exempt = Mapping[str, Sequence[str]]
+NO_EXEMPT: Exempt = MappingProxyType({})
 
 _SAID = 200  # characters of a value that the ledger has
 
@@ -32,6 +36,11 @@ def wanted(decisions: Decisions, there: Sequence[str] = ()) -> list[str]:
             names.append(rule.signal)
     names += [rule.by for rule in rules if isinstance(rule, Bound) and rule.languages]
     return list(dict.fromkeys(names))
+
+
+def of_source(decisions: Decisions, exempt: Exempt, source: str) -> Decisions:
+    """The decisions about documents of a source. A step that does not apply to it has no rules."""
+    return [(step, () if source in exempt.get(step, ()) else rules) for step, rules in decisions]
 
 
 def gathered(parts: tuple[str, ...], kept: str, decisions: Decisions) -> pa.Table:
@@ -192,8 +201,18 @@ def _column(signals: pa.Table, step: str, rule: str, name: str, may_be_null: boo
 # Document steps as jobs over shards: signals, decisions over them, and texts as steps leave them.
 
 
-def decide_shard(folder: str, shard: int, signals: tuple[str, ...], kept: str, decisions: Decisions) -> dict:
-    """Apply decisions to stored signals, which may lie in several parts; writes the ids that stay, and the ledger."""
+def decide_shard(
+    folder: str,
+    shard: int,
+    signals: tuple[str, ...],
+    kept: str,
+    decisions: Decisions,
+    exempt: Exempt = NO_EXEMPT,
+    source: str = "",
+) -> dict:
+    """Apply decisions to stored signals, which may be in several parts; writes the ids that stay, and the ledger.
+    `exempt`: see `of_source`; `source`: that of the shard, where a step does not apply to all."""
+    decisions = of_source(decisions, exempt, source)
     table = gathered(signals, kept, decisions)
     arriving = parquet.read_table(kept, SELECTION.names)
     return ledger.write_selection(folder, shard, arriving, decide(table, decisions))
@@ -211,27 +230,42 @@ def keep_shard(folder: str, shard: int, kept: str, step: str) -> dict:
 
 
 def measure_shard(
-    folder: str, shard: int, documents: str, kept: str, measured: tuple[str, ...], steps: tuple[DocumentStep, ...]
+    folder: str,
+    shard: int,
+    documents: str,
+    kept: str,
+    measured: tuple[str, ...],
+    source: str,
+    steps: tuple[DocumentStep, ...],
 ) -> dict:
     """Signals of `steps` for the documents of a selection: for steps that come after a corpus step.
 
-    `measured`: the shard's parts with the signals of the steps before. Holds the shard's texts.
+    `measured`: the shard's parts with the signals of the steps before; `source`: that of the shard. Holds the shard's
+    texts.
     """
-    table = _with_signals(select(documents, kept, ["url", "text"]), measured, kept, steps)
-    parquet.write_table(layout.part(folder, shard), measure.measured(table, steps).table.select(["id", *names(steps)]))
+    table = _with_signals(select(documents, kept, ["url", "text"]), measured, kept, steps, source)
+    result = measure.measured(table, steps, source).table
+    parquet.write_table(layout.part(folder, shard), result.select(["id", *names(steps)]))
     return {"rows": len(table)}
 
 
 def edit_shard(
-    folder: str, shard: int, documents: str, kept: str, measured: tuple[str, ...], steps: tuple[DocumentStep, ...]
+    folder: str,
+    shard: int,
+    documents: str,
+    kept: str,
+    measured: tuple[str, ...],
+    source: str,
+    steps: tuple[DocumentStep, ...],
 ) -> dict:
     """The documents of a selection again, with the texts that `steps` leave, and their signals.
 
-    `measured`: the shard's parts with the signals of the steps before. Holds the shard's texts twice.
+    `measured`: the shard's parts with the signals of the steps before; `source`: that of the shard. Holds the shard's
+    texts twice.
     """
     arriving = select(documents, kept, carried(parquet.schema(documents)))
-    counts = measure.EditCounts(steps)
-    result = measure.measured(_with_signals(arriving, measured, kept, steps), steps)
+    counts = measure.EditCounts(steps, source)
+    result = measure.measured(_with_signals(arriving, measured, kept, steps, source), steps, source)
     counts.add(result)
     parquet.write_table(layout.part(folder, shard), result.table.select([*carried(arriving.schema), *names(steps)]))
     parquet.write_table(layout.edits_part(folder, shard), result.edits)
@@ -244,13 +278,17 @@ def edit_shard(
 
 
 def _with_signals(
-    documents: pa.Table, measured: tuple[str, ...], kept: str, steps: tuple[DocumentStep, ...]
+    documents: pa.Table, measured: tuple[str, ...], kept: str, steps: tuple[DocumentStep, ...], source: str
 ) -> pa.Table:
-    """The documents with the columns that the steps read, or consider, of what was measured before."""
-    own = set(names(steps))
+    """The documents of a source with the columns that the steps read, or consider, of what was measured before; and
+    with the columns of steps that do not apply to the source, where an earlier step of the kind has measured them."""
+    applied = [step for step in steps if step.applies_to(source)]
+    own = set(names(applied))
     there = {name for part in measured for name in parquet.columns(part)}
-    considered = [name for step in steps for name in step.considers if name in there]
-    reads = [name for name in (*(name for step in steps for name in step.reads), *considered) if name not in own]
+    considered = [name for step in applied for name in step.considers if name in there]
+    again = [name for name in names(step for step in steps if step not in applied) if name in there]
+    reads = [name for name in (*(name for step in applied for name in step.reads), *considered, *again)]
+    reads = [name for name in reads if name not in own]
     signals = gather(measured, kept, reads)
     signals = signals.take(pc.index_in(documents["id"], signals["id"].combine_chunks()))
     for name in dict.fromkeys(reads):

@@ -42,8 +42,13 @@ def schema(step: Step | type[Step]) -> pa.Schema:
 
 
 def names(steps: Iterable[Step]) -> list[str]:
-    """The names of the signals of steps, in their order."""
-    return [signal.name for step in steps for signal in step.signals]
+    """The names of the signals of steps, in their order, each once."""
+    return list(dict.fromkeys(signal.name for step in steps for signal in step.signals))
+
+
+def fields(steps: Iterable[Step]) -> list[pa.Field]:
+    """The columns of the signals of steps, in their order, each once: several steps of one kind share them."""
+    return list({signal.name: field(signal) for step in steps for signal in step.signals}.values())
 
 
 class Batch:
@@ -93,14 +98,29 @@ class Measured:
     edits: pa.Table
 
 
-def measured(documents: pa.Table, steps: Sequence[DocumentStep]) -> Measured:
-    """Signals and edits of `steps` for documents (columns `text`, those that the steps read, and any others).
+def measured(documents: pa.Table, steps: Sequence[DocumentStep], source: str = "") -> Measured:
+    """Signals and edits of `steps` for documents of one source (columns `text`, those that the steps read, and any
+    others). The columns of steps that do not apply to the source are null, unless the documents have them.
 
     Holds, besides the documents and what is returned, the scans of two megabytes of text or of one document, as
     the last edit found it and as it left it.
     """
-    results = [_run_steps(part, steps) for part in slices(documents)]
-    return Measured(pa.concat_tables(table for table, _ in results), pa.concat_tables(edits for _, edits in results))
+    applied_steps = [step for step in steps if step.applies_to(source)]
+    results = [_run_steps(part, applied_steps) for part in slices(documents)]
+    table = pa.concat_tables(table for table, _ in results)
+    if len(applied_steps) < len(steps):
+        table = _with_all_columns(table, [name for name in documents.column_names if name not in names(steps)], steps)
+    return Measured(table, pa.concat_tables(edits for _, edits in results))
+
+
+def _with_all_columns(table: pa.Table, given: Sequence[str], steps: Iterable[Step]) -> pa.Table:
+    """The columns `given`, and those of all steps in their order, null where there are none."""
+    columns = {name: table[name] for name in given}
+    for each in fields(steps):
+        there = each.name in table.column_names
+        columns[each.name] = table[each.name] if there else pa.chunked_array([pa.nulls(len(table), each.type)])
+    schema = pa.schema([*map(table.schema.field, given), *fields(steps)], table.schema.metadata)
+    return pa.table(columns, schema=schema)
 
 
 def slices(documents: pa.Table) -> Iterable[pa.Table]:
@@ -144,24 +164,28 @@ def _edited(batch: Batch, edits: Edits, texts: pa.Array) -> Batch:
 
 
 class EditCounts:
-    """What the edit steps of a pass do to a shard, as counts of its record."""
+    """What the edit steps of a pass do to a shard of a source, as counts of its record. A step that does not apply to
+    the source is counted, too, as one that cuts nothing."""
 
-    def __init__(self, steps: Iterable[DocumentStep]) -> None:
+    def __init__(self, steps: Iterable[DocumentStep], source: str) -> None:
         self._steps = [step for step in steps if isinstance(step, EditStep)]
+        self._source = source
         self._left: Counter[str] = Counter()
         self._cuts: Counter[tuple[str, ...]] = Counter()
 
     def add(self, result: Measured) -> None:
         for step in self._steps:
-            self._left[step.step] += pc.sum(result.table[step.left]).as_py() or 0
+            if step.applies_to(self._source):
+                self._left[step.step] += pc.sum(result.table[step.left]).as_py() or 0
         self._cuts.update(ledger.tally(result.edits, "step", "rule"))
 
     def counts(self, rows: int, characters: int) -> list[dict]:
         """A count for each edit step, none of which drops a document; `characters` come to the first."""
         counts = []
-        for name in (step.step for step in self._steps):
-            count = ledger.count(name, rows, characters, LEDGER.empty_table(), characters - self._left[name])
-            cuts = {rule: n for (step, rule), n in sorted(self._cuts.items()) if step == name}
+        for step in self._steps:
+            left = self._left[step.step] if step.applies_to(self._source) else characters
+            count = ledger.count(step.step, rows, characters, LEDGER.empty_table(), characters - left)
+            cuts = {rule: n for (name, rule), n in sorted(self._cuts.items()) if name == step.step}
             counts.append(count | {"edits": cuts})
-            characters = self._left[name]
+            characters = left
         return counts

@@ -4,19 +4,25 @@ A step answers for itself: which of its files are missing or damaged, what its j
 the module of its class, unless `work` names another module.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from math import isfinite
 from types import ModuleType
-from typing import Any, ClassVar, Literal, Self, TypeVar, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
-from pydantic import ConfigDict, model_validator
+from pydantic import (
+    ConfigDict,
+    ValidatorFunctionWrapHandler,
+    field_serializer,
+    field_validator,
+)
 
-from gristmill.storage.settings import CheckedSettings
+from gristmill.tasks.documents.scope import Scope
+from gristmill.tasks.documents.scope import Settings as Settings
 from gristmill.tasks.engine import extras, own_code
 
-S = TypeVar("S", bound="Settings")
 # The columns that documents have without any step: those of `gristmill.storage.schema.DOCUMENTS`.
 DOCUMENT_COLUMNS = (
     *("id", "source", "url", "date", "ip", "status", "content_type", "charset", "charset_declared"),
@@ -40,31 +46,10 @@ DOCUMENT_COLUMNS = (
 PAGE_COLUMNS = ("title", "canonical_url", "published")
 LANGUAGE = "language"  # the column that the step `language` gives
 UNKNOWN = "unknown"  # in the column `language`: it cannot be told
+_SUFFIXED = re.compile(r"[a-z][a-z0-9_]*-[a-z0-9_]+")
 Kind = Literal["string", "bool", "int32", "int64", "float32", "float64"]
 # A key within settings, and a sentence about its value that names what is wrong and the remedy.
 Problem = tuple[tuple[str | int, ...], str]
-
-
-class Settings(CheckedSettings):
-    """Settings that a recipe holds. `renamed`: keys of older recipes, and what to write instead; such a key is an
-    error."""
-
-    renamed: ClassVar[Mapping[str, str]] = {}
-
-    @model_validator(mode="before")
-    @classmethod
-    def _no_old_keys(cls, values: Any) -> Any:
-        if isinstance(values, Mapping):
-            for old, new in cls.renamed.items():
-                if old in values:
-                    raise ValueError(f"the key `{old}` is no longer used; use instead: {new}")
-        return values
-
-    def part(self, kind: type[S]) -> S:
-        """The fields of this record that `kind`, one of its base classes, declares. Raises TypeError for another."""
-        if not isinstance(self, kind):
-            raise TypeError(f"{kind.__name__} is not a base class of {type(self).__name__}")
-        return kind.model_validate({name: getattr(self, name) for name in kind.model_fields})
 
 
 @dataclass(frozen=True)
@@ -175,12 +160,17 @@ class Clause:
 Decision = Bound | Member | Clause
 
 
+def base_name_of(name: str) -> str:
+    """The name of a step without its suffix. A recipe gives suffixes to several steps of one kind: `pii-forum`."""
+    return name.partition("-")[0]
+
+
 def _describe_name(schema: dict[str, Any]) -> None:
     """The name of a step is written once, as a literal type: what it is for is said here, for forms of recipes."""
     schema["properties"]["step"]["description"] = "the name of the step"
 
 
-class Step(Settings):
+class Step(Scope):
     """A step of a recipe. A class that recipes name has one literal name as type and default of `step`.
 
     `work_version`: an integer that is raised, with a comment, when equal settings give other signals, texts or drops on
@@ -210,6 +200,12 @@ class Step(Settings):
     pins_files: ClassVar[bool] = False
     certainty: ClassVar[str] = ""
     has_unknown_speed: ClassVar[bool] = False  # it runs a model of any size, so no estimate includes its time
+
+    @property
+    def base_name(self) -> str:
+        """The name of the step without the suffix that a recipe may give it: `gopher_quality` of
+        `gopher_quality-legal`."""
+        return base_name_of(self.step)
 
     def shortage(self) -> str:
         """The sentence that names distributions which the step needs and which are not installed; "" if none is
@@ -298,9 +294,25 @@ class DocumentStep(Step):
         """Names of the columns of earlier steps that `measure` uses if the recipe has them."""
         return ()
 
+    @field_validator("step", mode="wrap")
+    @classmethod
+    def _suffixed(cls, value: Any, read: ValidatorFunctionWrapHandler) -> str:
+        if not isinstance(value, str) or "-" not in value:
+            return read(value)
+        if not _SUFFIXED.fullmatch(value):
+            raise ValueError(f"is {value!r}; write the step's name, a hyphen, and lowercase letters, digits or _")
+        read(base_name_of(value))
+        return value
+
+    @field_serializer("step")
+    def _with_suffix(self, value: str) -> str:
+        return value
+
     def measuring(self) -> Self:
         """The same step with every threshold at its default: all that a job which measures may read."""
-        return type(self).model_validate({name: getattr(self, name) for name in self.signal_fields})
+        values = {name: getattr(self, name) for name in self.signal_fields}
+        scope = {"only": self.only, "except": self.left_out, "step": self.step if self.step != self.base_name else None}
+        return type(self).model_validate(values | {name: value for name, value in scope.items() if value is not None})
 
     def decisions(self) -> Sequence[Decision]:
         """Return the rules, in the order in which they are applied. A document is dropped by the first that fails."""
@@ -344,7 +356,7 @@ class EditStep(DocumentStep):
     @property
     def left(self) -> str:
         """Name of the signal that counts the remaining characters."""
-        return f"{self.step}_characters"
+        return f"{self.base_name}_characters"
 
     def not_empty(self) -> Bound:
         """Return the rule that drops a document without any text left."""

@@ -7,7 +7,7 @@ shard is read once and written once.
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -26,7 +26,7 @@ from gristmill.storage.remote.config import configured
 from gristmill.storage.schema import DOCUMENTS, EDITS, documents_with
 from gristmill.tasks.documents.decisions import decide
 from gristmill.tasks.documents.instants import DateCounts
-from gristmill.tasks.documents.measure import Batch, EditCounts, measured, schema
+from gristmill.tasks.documents.measure import Batch, EditCounts, fields, measured, schema
 from gristmill.tasks.documents.normalize import Normalize, rewrite
 from gristmill.tasks.documents.selection import Heldout
 from gristmill.tasks.documents.step import DocumentStep, work_of
@@ -84,8 +84,11 @@ def extract_shard(
     """
     judging = (*before, *steps)
     plain = pa.schema([*documents_with(own), *schema(extract)])
-    columns = pa.schema([*plain, *(field for step in judging for field in schema(step))])
-    edits = EditCounts(steps)
+    columns = pa.schema([*plain, *fields(judging)])
+    edits = EditCounts(steps, source)
+    tidied = normalize if normalize and normalize.applies_to(source) else None
+    choosing = tuple(step.everywhere() for step in choosing if step.applies_to(source))
+    extract = extract if extract.applies_to(source) else Extract()
     lost: dict[str, list[dict]] = {step.step: [] for step in before} | {"extract": [], "normalize": []}
     drawing = _Drawing(drawn)
     kinds: Counter[str] = Counter()
@@ -105,20 +108,20 @@ def extract_shard(
     ):
         pages = _pages(records, source, own, kinds, lost["extract"])
         if before:
-            pages = _allowed(pages, before, lost, drawing)
+            pages = _allowed(pages, [step for step in before if step.applies_to(source)], lost, drawing)
         rows = documents(pages, guard, extract, lost["extract"], drawing.dropped)
         for batch in _batches(rows):
             if drawn_out is not None:
                 table = pa.Table.from_pylist([row for row in batch if row["id"] in drawing.ids], schema=plain)
-                table = _normalized(table, normalize, lost=[]) if normalize else table
+                table = _normalized(table, tidied, lost=[]) if tidied else table
                 drawing.written += len(table)
                 drawn_out.write_table(table)
                 batch = [row for row in batch if row["id"] not in drawing.dropped]
                 if not batch:
                     continue
             if choosing:
-                tidied = partial(_normalized, normalize=normalize, lost=[]) if normalize else _as_they_are
-                batch = chosen(batch, plain, tidied, choosing)
+                tidy = partial(_normalized, normalize=tidied, lost=[]) if tidied else _as_they_are
+                batch = chosen(batch, plain, tidy, choosing)
             engines.update(row["engine"] for row in batch)
             dates.add(row["date"] for row in batch)
             relabeled.update(
@@ -128,10 +131,10 @@ def extract_shard(
             )
             table = pa.Table.from_pylist(batch, schema=plain)
             characters["extract"] += _characters(table)
-            if normalize:
-                table = _normalized(table, normalize, lost["normalize"])
+            if tidied:
+                table = _normalized(table, tidied, lost["normalize"])
             characters["normalize"] += _characters(table)
-            measurement = measured(table, judging)
+            measurement = measured(table, judging, source)
             edits.add(measurement)
             out.write_table(measurement.table)
             cuts.write_table(measurement.edits)
@@ -285,7 +288,7 @@ def _pages(
 
 
 def _allowed(
-    pages: Iterator[tuple[dict, Record]], steps: tuple[Url, ...], lost: dict[str, list[dict]], drawing: _Drawing
+    pages: Iterator[tuple[dict, Record]], steps: Sequence[Url], lost: dict[str, list[dict]], drawing: _Drawing
 ) -> Iterator[tuple[dict, Record]]:
     """The pages whose URLs the steps let through, and those that are drawn; holds 256 of them, or 16 MiB and one."""
     for batch in _chunks(pages):

@@ -354,6 +354,15 @@ def bucket_shard(folder: str, shard: int, edges: Mapping[str, Mapping[str, list[
     return {"rows": len(table)}
 
 
+def unnumbered_shard(folder: str, shard: int, kept: str) -> dict:
+    """Write `id` and `quality_bucket`, null, of a selection: that of a source without the step."""
+    ids = parquet.read_table(kept, ["id"])["id"]
+    parquet.write_table(
+        layout.part(folder, shard), pa.table({"id": ids, "quality_bucket": pa.nulls(len(ids), pa.int32())})
+    )
+    return {"rows": len(ids)}
+
+
 def _group(score: str) -> str | None:
     """The column of the groups in which a score's places are counted: two models that score are not as sure as each
     other."""

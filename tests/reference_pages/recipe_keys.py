@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from gristmill.flows.recipe.reference import DEFINITIONS, schema
+from gristmill.flows.recipe.reference import DEFINITIONS, OF_EVERY_STEP, schema
 from tests.reference_pages.markdown import fence, page, table
 
 
@@ -32,9 +32,17 @@ def recipe_page() -> str:
     described = {*of_sources}
     for name in of_sources:
         parts += _section(f"`{_key(defs[name])}`", defs[name])
-    parts.append("## Steps")
-    for name in _named(whole["properties"]["steps"]["items"]["oneOf"]):
+    steps = _named(whole["properties"]["steps"]["items"]["oneOf"])
+    every = defs[steps[0]]["properties"]
+    parts += [
+        "## Steps",
+        "Every step has these settings, of which a recipe gives one at most "
+        "([how to use them](../guides/sources.md#apply-a-step-to-some-sources)):",
+        _table({key: every[key] for key in OF_EVERY_STEP}, []),
+    ]
+    for name in steps:
         step = defs[name]["properties"]["step"]
+        defs[name]["properties"] = {key: of for key, of in defs[name]["properties"].items() if key not in OF_EVERY_STEP}
         parts += _section(f"`{step.get('const', step.get('default'))}`", defs[name])
         described.add(name)
     parts.append("## Tokenizer, mixture, model, training and nested settings")

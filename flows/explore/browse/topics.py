@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from gristmill.flows.explore.browse.opened import Opened
 from gristmill.flows.reports.lineage import rows_of
-from gristmill.storage import parquet
+from gristmill.storage import files, parquet
 from gristmill.storage.home import FinishedStage, open_stage
 from gristmill.tasks.documents.selection import read_rows
 from gristmill.tasks.models.embedders import vectors_of
@@ -58,6 +58,8 @@ def topic_map(opened: Opened, stage: FinishedStage, seed: int) -> TopicMap | Non
     for shard in draw.permutation(len(opened.corpus.sources)).tolist():
         if read >= _READ:
             break
+        if not files.exists(stage.part(shard)):
+            continue  # of a source that is not embedded
         sizes[shard] = parquet.rows(stage.part(shard))
         read += sizes[shard]
     if read < 3:

@@ -13,9 +13,11 @@ from gristmill.flows.curation import BuiltStage, Outputs
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.reports import pages
+from gristmill.flows.reports import source_losses as step_losses
 from gristmill.flows.reports.funnel import FunnelRow, funnel
 from gristmill.flows.reports.run import extraction, frames, rows
 from gristmill.flows.reports.run.rows import Rows
+from gristmill.flows.reports.source_losses import SourceLoss
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.heldout import Data
 from gristmill.storage.printable import redact_url
@@ -168,6 +170,12 @@ class Run:
         `like` (how many others there are), `like_lost` (the share that these lost), `step` (that dropped most of them),
         `step_lost`."""
         return self.group_losses.result["groups"] if self.group_losses else []
+
+    @cached_property
+    def source_losses(self) -> list[SourceLoss]:
+        """The sources that lost far more to one step than comparable sources, the largest loss first: `step`, `source`,
+        `documents`, `dropped`, `low`, `high`, `others`, `median`, `fix`."""
+        return step_losses.source_losses(self.recipe, self.corpus, self.group_losses)
 
     @property
     def funnel(self) -> "DataFrame":

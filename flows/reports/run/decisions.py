@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from gristmill.flows.stages.corpus import Corpus
+from gristmill.flows.stages.corpus import EXEMPT, Corpus
 from gristmill.flows.stages.signals import RuleDecisions
-from gristmill.tasks.documents.decisions import gathered
+from gristmill.tasks.documents.decisions import Exempt, gathered, of_source
 from gristmill.tasks.documents.step import Decision
 from gristmill.tasks.engine.make import StageResult
 
@@ -19,6 +19,21 @@ def decisions_of(stage: StageResult) -> Decisions | None:
         if "decisions" in where:
             return RuleDecisions.model_validate({"decisions": where["decisions"]}).decisions
     return None
+
+
+def exempt_from(stage: StageResult) -> Exempt:
+    """By step the sources that it did not decide about: those without the step, and the reference of a learned
+    filter."""
+    record, result = stage.manifest["record"], stage.result
+    if "decisions" not in result:
+        return record.get("exempt", {})
+    passed = [*record.get("reference", ()), *filter(None, stage.manifest["inputs"].get(EXEMPT, "").split(", "))]
+    return {step: passed for step, _ in result["decisions"]}
+
+
+def decisions_about(stage: StageResult, decisions: Decisions, source: str) -> Decisions:
+    """The decisions of a stage about documents of a source: without rules where it did not decide about it."""
+    return tuple((step, tuple(rules)) for step, rules in of_source(decisions, exempt_from(stage), source))
 
 
 def inputs_of(corpus: Corpus, stage: StageResult, decisions: Decisions) -> tuple[StageResult, list[StageResult]]:

@@ -19,7 +19,7 @@ from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.recipe.steps import thresholds_of
 from gristmill.flows.reports import whatif as replaying
 from gristmill.flows.reports.funnel import FunnelRow, funnel
-from gristmill.flows.reports.run.decisions import arriving_documents, decisions_of, inputs_of
+from gristmill.flows.reports.run.decisions import arriving_documents, decisions_about, decisions_of, inputs_of
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.tasks.documents.decisions import decide
 from gristmill.tasks.documents.step import Bound, DocumentStep
@@ -166,8 +166,9 @@ def _replay(corpus: Corpus, one: _Candidate) -> Hint | None:
         return None
 
     def count(shard: int) -> tuple[int, int]:
-        table = arriving_documents(kept, measured, shard, decisions)
-        drops = dict(decide(table, decisions))
+        own = decisions_about(one.stage, decisions, corpus.sources[shard])
+        table = arriving_documents(kept, measured, shard, own)
+        drops = dict(decide(table, own))
         by_rule = pc.sum(pc.equal(drops[one.row.step]["rule"], one.bound.rule)).as_py() or 0
         return by_rule, len(table) - sum(map(len, drops.values()))
 

@@ -28,6 +28,7 @@ from gristmill.flows.reports.run.bill import RunBill, bill
 from gristmill.flows.reports.run_page import plots
 from gristmill.flows.reports.run_page.plots import Counts, count
 from gristmill.flows.reports.run_page.signals import Judged, judged
+from gristmill.flows.reports.source_losses import SourceLoss
 from gristmill.flows.reports.tables import short
 from gristmill.flows.stages.removal import takedown_lists
 from gristmill.storage import parquet
@@ -83,6 +84,7 @@ def page(report: Run) -> str:
         most=_most(report, dropping),
         hints=report.hints(),
         lost=[_lost(one) for one in report.lost_groups],
+        source_losses=[_source_loss(one) for one in report.source_losses],
         records=list(_records(report, counts)),
         counts=counts,
         sources=[_source(report, name, both) for name, both in counts.sources.items()],
@@ -135,6 +137,12 @@ def _lost(one: dict[str, Any]) -> tuple[Any, ...]:
     lost, documents = one["lost"], one["documents"]
     name, like = f"{one['by']} {short(one['group'])}", f"{one['like_lost']:.1%}"
     return name, documents, lost, share(lost, documents), like, one["step"], one["step_lost"]
+
+
+def _source_loss(one: SourceLoss) -> tuple[Any, ...]:
+    interval = f"{one.low:.1%} to {one.high:.1%}"
+    own = share(one.dropped, one.documents)
+    return one.source, one.step, one.documents, one.dropped, own, interval, f"{one.median:.1%}", one.others, one.fix
 
 
 def _records(report: Run, counts: Counts) -> Iterator[tuple[Any, ...]]:

@@ -14,7 +14,13 @@ import pyarrow.compute as pc
 from markupsafe import Markup
 
 from gristmill.flows.reports.pages.charts import bar
-from gristmill.flows.reports.run.decisions import Decisions, arriving_documents, decisions_of, inputs_of
+from gristmill.flows.reports.run.decisions import (
+    Decisions,
+    arriving_documents,
+    decisions_of,
+    exempt_from,
+    inputs_of,
+)
 from gristmill.flows.reports.tables import short
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stats.distributions import Distribution
@@ -128,17 +134,20 @@ def _reached(
     corpus: Corpus, stage: StageResult, decisions: Decisions
 ) -> Iterator[tuple[pa.Table, str, dict[str, str]]]:
     """Of each shard and step the documents that reached the step, with the columns of all decisions; the step; and the
-    units of columns."""
+    units of columns. Without documents of sources that the step does not apply to."""
     kept, measured = inputs_of(corpus, stage, decisions)
+    exempt = exempt_from(stage)
     reference = stage.manifest["record"].get("reference", ())
     for shard, source in enumerate(corpus.sources):
         table = arriving_documents(kept, measured, shard, decisions)
         units = {each.name: _unit(each) for one in measured for each in parquet.schema(one.part(shard))}
         for step, rules in decisions:
-            yield table, step, units
-            if source not in reference:
+            if source not in exempt.get(step, ()):
+                yield table, step, units
                 [(_, gone)] = decide(table, [(step, rules)])
                 table = table.filter(pc.invert(pc.is_in(table["id"], gone["id"].combine_chunks())))
+            elif source in reference:
+                yield table, step, units
 
 
 def _unit(column: pa.Field) -> str:

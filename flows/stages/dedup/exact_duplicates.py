@@ -60,16 +60,16 @@ def content_duplicates(context: RunContext, recipe: Recipe, corpus: Corpus, step
 def _deduplicate(phases: PhaseRunner, record: ExactDeduplication, places: CorpusPlaces) -> dict:
     """Keep one document of each group of duplicates."""
     common, n_shards, partitions = {"settings": record.settings}, len(places.sources), record.partitions
-    digests = KeyRanges(partitions)
+    digests, n_hashed = KeyRanges(partitions), len(places.applied)
     signals = places.signals if record.settings.best else [()] * n_shards
     numbers = places.source_numbers()
-    hashing = common | {"ranges": unless_merged(n_shards, digests)}
-    jobs = {i: places.shard(i) | hashing | {"signals": signals[i], "source": numbers[i]} for i in places.shards()}
+    hashing = common | {"ranges": unless_merged(n_hashed, digests)}
+    jobs = places.numbered(lambda i: hashing | {"signals": signals[i], "source": numbers[i]})
     hashed = phases.map("hash", exact.hash_shard, jobs)
 
     compared = sum(counts["compared"] for counts in hashed.values())
     shards = KeyRanges(min(n_shards, partitions_of(compared, exact.DROPPED_BYTES)), n_shards)
-    written = exact.hashes_files(phases.folder, n_shards)
+    written = exact.hashes_files(phases.folder, n_hashed)
     hashes = merged(phases, "hashes", written, digests)
     among = common | {"ranges": digests, "hashes": hashes, "shards": unless_merged(partitions, shards)}
     phases.map("choose", exact.choose, dict.fromkeys(range(partitions), among))
@@ -106,15 +106,15 @@ def passage_dedup(context: RunContext, _: Recipe, corpus: Corpus, step: passages
 
 def _cut(phases: PhaseRunner, record: PassageDeduplication, places: CorpusPlaces) -> dict:
     """Cut passages that occurred earlier."""
-    common, n_shards = {"step": record.step}, len(places.sources)
+    common, n_shards, n_hashed = {"step": record.step}, len(places.sources), len(places.applied)
     partitions = record.step.partitions or passages.partitions(_characters(phases, places))
     keys = KeyRanges(partitions)
-    hashing = common | {"ranges": unless_merged(n_shards, keys)}
-    hashed = phases.map("hash", passages.hash_shard, {i: places.shard(i) | hashing for i in places.shards()})
+    hashing = common | {"ranges": unless_merged(n_hashed, keys)}
+    hashed = phases.map("hash", passages.hash_shard, places.numbered(lambda i: hashing))
 
     n_passages = sum(counts["passages"] for counts in hashed.values())
     shards = KeyRanges(min(n_shards, partitions_of(n_passages, passages.REPEATED_BYTES)), n_shards)
-    written = passages.passages_files(phases.folder, n_shards)
+    written = passages.passages_files(phases.folder, n_hashed)
     every = merged(phases, "passages", written, keys)
     among = {"ranges": keys, "among": every, "shards": unless_merged(partitions, shards)}
     records = phases.map("find", passages.find_partition, dict.fromkeys(range(partitions), among))
@@ -182,15 +182,14 @@ def substring_spans(context: RunContext, corpus: Corpus, step: SubstringDedup) -
 
 def _find(phases: PhaseRunner, record: SpanSearch, places: CorpusPlaces) -> dict:
     """Find duplicated spans."""
-    n_shards, folder = len(places.sources), phases.folder
-    arguments = {i: places.shard(i) | {"settings": record} for i in places.shards()}
+    n_shards, n_searched, folder = len(places.sources), len(places.applied), phases.folder
     partitions = substrings.partitions(_characters(phases, places), record)
     minimizers = KeyRanges(partitions)
-    dividing = {"ranges": unless_merged(n_shards, minimizers)}
-    keyed = phases.map("key", substrings.key_shard, {i: job | dividing for i, job in arguments.items()}, True)
+    dividing = {"settings": record, "ranges": unless_merged(n_searched, minimizers)}
+    keyed = phases.map("key", substrings.key_shard, places.numbered(lambda i: dividing), True)
     n_runs = sum(counts["runs"] for counts in keyed.values())
 
-    keys = merged_away(phases, "keys", substrings.exchanged(folder, "keys", n_shards), minimizers)
+    keys = merged_away(phases, "keys", substrings.exchanged(folder, "keys", n_searched), minimizers)
     shards = substrings.by_shard(n_shards, n_runs, substrings.HOT_BYTES)
     among = {"ranges": minimizers, "keys": keys, "shards": unless_merged(partitions, shards)}
     hot = phases.map("match", substrings.match_partition, dict.fromkeys(range(partitions), among), True)
@@ -199,9 +198,9 @@ def _find(phases: PhaseRunner, record: SpanSearch, places: CorpusPlaces) -> dict
 
     blocks = substrings.blocks(sum(counts["bytes"] for counts in hot.values()), record)
     divided = KeyRanges(blocks)
-    gathering = {"runs": runs, "ranges": unless_merged(n_shards, divided)}
-    phases.map("gather", substrings.gather_shard, {i: job | gathering for i, job in arguments.items()}, True)
-    texts = merged_away(phases, "texts", substrings.exchanged(folder, "texts", n_shards), divided)
+    gathering = {"settings": record, "runs": runs, "ranges": unless_merged(n_searched, divided)}
+    phases.map("gather", substrings.gather_shard, places.numbered(lambda i: gathering), True)
+    texts = merged_away(phases, "texts", substrings.exchanged(folder, "texts", n_searched), divided)
     compared = sum(counts["runs"] for counts in hot.values())
     shards = substrings.by_shard(n_shards, compared, substrings.SPAN_BYTES)
     among = {"settings": record, "ranges": divided, "texts": texts, "shards": unless_merged(blocks, shards)}

@@ -16,6 +16,8 @@ verdicts (`gristmill.flows.stages.dedup.exchange`).
 from collections import Counter
 from dataclasses import dataclass, replace
 
+from pydantic import Field
+
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, pinned, work_of_steps
@@ -34,7 +36,15 @@ from gristmill.tasks.dedup.near.label import (
     split_shard,
 )
 from gristmill.tasks.dedup.near.recall import count_pairs
-from gristmill.tasks.dedup.near.settings import HASH_BYTES, Banding, MinHash, Shingling, Verifying, curve_message
+from gristmill.tasks.dedup.near.settings import (
+    HASH_BYTES,
+    Banding,
+    MinHash,
+    Shingling,
+    Verifying,
+    Within,
+    curve_message,
+)
 from gristmill.tasks.dedup.near.sign import bands_files, edges_files, match_partition, sign_shard
 from gristmill.tasks.dedup.near.verify import DECIDED_BYTES, candidate_bytes, decided_files, verify_partition
 from gristmill.tasks.dedup.order import KeepOrder
@@ -56,13 +66,16 @@ class Signing(Settings):
 
 
 class Matching(Settings):
+    """`within`: the field of the step."""
+
     banding: Banding
     partitions: int
+    within: Within | None = Field(None, exclude_if=lambda within: within is None)
 
 
 class Deciding(Settings):
     """`partitions`: of the labels, None for as many as these need; `takedowns`: the lists, tied to the content that
-    they have now."""
+    they have now; `within`: the field of the step."""
 
     shingling: Shingling
     banding: Banding
@@ -70,13 +83,14 @@ class Deciding(Settings):
     verifying: Verifying
     partitions: int | None
     takedowns: Url
+    within: Within | None = Field(None, exclude_if=lambda within: within is None)
 
 
 @dataclass(frozen=True)
 class NearDuplicatesPlaces:
     """The shards of this crawl, the earlier crawls, and the folders of the stages made so far. `shingles`: of all
     documents of this crawl; `labels`: labels of each shard of all crawls; `layout`: what later crawls must know of how
-    this one was made."""
+    this one was made; `first_shards`: of each source the number of its first shard."""
 
     own: tuple[OwnShard, ...]
     earlier: tuple[EarlierCrawl, ...]
@@ -84,6 +98,7 @@ class NearDuplicatesPlaces:
     shingles: int
     candidates: str = ""
     labels: tuple[int, ...] = ()
+    first_shards: tuple[int, ...] = ()
     layout: dict[str, str | int | list[str]] | None = None
 
     @property
@@ -97,11 +112,13 @@ def minhash(context: RunContext, recipe: Recipe, corpus: Corpus, step: MinHash) 
     step = context.placed(step)
     earlier = tuple(earlier_crawls(step))
     signed = signatures(context, corpus, step)
+    numbers = corpus.places.source_numbers()
     places = NearDuplicatesPlaces(
         own=_own_shards(corpus, signed, len(earlier), step),
         earlier=earlier,
         signatures=signed.folder,
         shingles=signed.result["shingles"],
+        first_shards=tuple(i for i, number in enumerate(numbers) if i == 0 or numbers[i - 1] != number),
     )
     matched = candidates(context, corpus, step, signed, places)
     kept = near_duplicates(context, corpus, step, signed, matched, places)
@@ -136,7 +153,9 @@ def _sign(phases: PhaseRunner, record: Signing, places: CorpusPlaces) -> dict:
     """Compute MinHash signatures."""
     ranges = unless_merged(len(places.sources), KeyRanges(record.partitions))
     common = {"shingling": record.shingling, "banding": record.banding, "ranges": ranges}
-    signed = phases.map("sign", sign_shard, {i: places.shard(i) | common for i in places.shards()})
+    applied = places.applied
+    jobs = Each(places.shards(), lambda i: {**places.shard(i), **common, "exempt": i not in applied})
+    signed = phases.map("sign", sign_shard, jobs)
     return {name: sum(counts[name] for counts in signed.values()) for name in ("documents", "shingles")}
 
 
@@ -148,7 +167,7 @@ def candidates(
         name="candidates",
         version=BANDING,
         body=_match,
-        record=Matching(banding=step.part(Banding), partitions=_partitions(corpus, step)),
+        record=Matching(banding=step.part(Banding), partitions=_partitions(corpus, step), within=step.within),
         inputs=corpus.inputs(signed) | _earlier_inputs(places),
         places=places,
         work=Work(unicode=False, steps=(step.step,)),
@@ -167,6 +186,7 @@ def _match(phases: PhaseRunner, record: Matching, places: NearDuplicatesPlaces) 
         "crawl": len(places.earlier),
         "bands": bands,
         "earlier": tuple(crawl.index for crawl in places.earlier),
+        "groups": places.first_shards if record.within == "source" else (),
     }
     matched = phases.map("match", match_partition, dict.fromkeys(range(partitions), common))
     remove_merged(bands, signed)
@@ -205,6 +225,7 @@ def near_duplicates(
             verifying=step.part(Verifying),
             partitions=step.partitions,
             takedowns=lists,
+            within=step.within,
         ),
         inputs=corpus.inputs(signed, matched, signals=step.best is not None) | _earlier_inputs(places),
         places=replace(
@@ -257,7 +278,9 @@ def _decide(phases: PhaseRunner, record: Deciding, places: NearDuplicatesPlaces)
         "verdicts": verdicts,
         "takedowns": record.takedowns,
     }
-    phases.map("split", split_shard, {shard.shard: common | {"shard": shard} for shard in places.own})
+    passed = common | {"takedowns": Url()}  # those of sources without the step
+    jobs = {shard.shard: (passed if shard.exempt else common) | {"shard": shard} for shard in places.own}
+    phases.map("split", split_shard, jobs)
     for folder in (gathered.folder, verdicts.folder):
         files.remove(folder)
     summed = ("candidates", "comparisons", "left_out", "clusters", "dropped")
@@ -290,7 +313,7 @@ def _gathered(phases: PhaseRunner, record: Deciding, places: NearDuplicatesPlace
         phases.map("gather", gather_members, jobs, temporary=True)
     else:
         compared = {"takedowns": record.takedowns, "shingling": record.shingling, "banding": record.banding}
-        read = compared | {"in_order": record.verifying.verify == "containment"}
+        read = compared | {"in_order": record.verifying.verify == "containment", "apart": record.within == "source"}
         phases.map("gather", gather_shard, {n: job | read for n, job in jobs.items()}, temporary=True)
     return merged_away(phases, "gathered", gathered_files(phases.folder, len(having)), groups)
 
@@ -306,7 +329,7 @@ def _candidate_bytes(record: Deciding, places: NearDuplicatesPlaces) -> int:
 
 def _own_shards(corpus: Corpus, signatures: StageResult, crawl: int, step: MinHash) -> tuple[OwnShard, ...]:
     places, signed = corpus.places, signatures.records("sign")
-    numbers = places.source_numbers()
+    numbers, applied = places.source_numbers(), places.applied
     return tuple(
         OwnShard(
             crawl=crawl,
@@ -317,6 +340,7 @@ def _own_shards(corpus: Corpus, signatures: StageResult, crawl: int, step: MinHa
             selection=places.kept[i],
             signals=places.signals[i] if step.best else (),
             source=numbers[i],
+            exempt=i not in applied,
         )
         for i in places.shards()
     )

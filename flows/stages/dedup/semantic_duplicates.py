@@ -41,12 +41,13 @@ def semantic_duplicates(context: RunContext, recipe: Recipe, corpus: Corpus, ste
     diversifies = isinstance(step, Diversify)
     before = recipe.steps[: recipe.steps.index(step)]
     embedding = next(each for each in reversed(before) if isinstance(each, Embedding))
+    without_vectors = tuple(sorted({*embedding.reference, *embedding.exempt(corpus.sources)}))
     vectors = next(stage for stage in reversed(corpus.stages) if stage.name == "embedding_vectors")
     spec = StageSpec(
         name="diversified" if diversifies else "semantic_duplicates",
         version=1,
         body=_balance if diversifies else _deduplicate,
-        record=VectorDeduplication(settings=step, reference=tuple(sorted(embedding.reference)), documents=corpus.rows),
+        record=VectorDeduplication(settings=step, reference=without_vectors, documents=corpus.rows),
         inputs=corpus.inputs(vectors, signals=step.best is not None),
         places=CorpusAndStage(corpus.places, vectors.folder),
         work=work_of_steps((step,)),
@@ -66,7 +67,7 @@ def _balance(phases: PhaseRunner, record: VectorDeduplication, places: CorpusAnd
 
 def _decide(phases: PhaseRunner, record: VectorDeduplication, places: CorpusAndStage, rule: str) -> dict:
     corpus, settings, n_shards = places.corpus, record.settings, len(places.corpus.sources)
-    compared = corpus.shards(without=record.reference)  # whose files are numbered without gaps
+    compared = corpus.shards(without=(*record.reference, *corpus.exempt))  # whose files are numbered without gaps
     numbers, signals, sources = range(len(compared)), settings.best is not None, corpus.source_numbers()
 
     def found(number: int) -> dict:

@@ -36,11 +36,12 @@ class EarlierShard(Location):
 @dataclass(frozen=True)
 class OwnShard(Location):
     """A shard of this crawl. `selection`: which documents arrive; `signals`: parts with the signal `best`; `source`:
-    the number of its source in the recipe."""
+    the number of its source in the recipe; `exempt`: whether that is one without the step, so nothing is signed."""
 
     selection: str
     signals: tuple[str, ...]
     source: int
+    exempt: bool = False
 
 
 def signed_rows(signatures: str) -> list[int]:

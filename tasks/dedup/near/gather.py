@@ -18,7 +18,7 @@ from gristmill.tasks.dedup import exchange
 from gristmill.tasks.dedup.exchange import KeyRanges, SortedFiles
 from gristmill.tasks.dedup.near.documents import EarlierShard, OwnShard, document_ids, hash_ids, row_of, shard_range
 from gristmill.tasks.dedup.near.settings import Banding, Shingling
-from gristmill.tasks.dedup.near.sign import band_hashes, packed, shingle_sets
+from gristmill.tasks.dedup.near.sign import band_hashes, packed, shingle_sets, unpacked
 from gristmill.tasks.dedup.order import KeepOrder, columns, keyed, order_names
 from gristmill.tasks.dedup.takedowns import taken_down
 from gristmill.tasks.documents.selection import gather, read_groups, read_rows
@@ -95,9 +95,11 @@ def gather_shard(
     banding: Banding,
     order: KeepOrder,
     in_order: bool,
+    apart: bool = False,
 ) -> dict:
     """Write what is known of a shard's candidates that are not taken down. `labels`: the file that has theirs;
-    `ranges`: see `exchange.write`; `in_order`: their words as they come, in place of their sets of shingles.
+    `ranges`: see `exchange.write`; `in_order`: their words as they come, in place of their sets of shingles; `apart`:
+    whether they are compared only with documents of their source, so bands and contents of other sources are different.
 
     Held: 200 bytes for each document that is known, 300 and 8 a band for each candidate, their sets, 8 bytes a
     shingle; the texts and signatures of a row group. Raises RuntimeError where a text is not that which was signed.
@@ -113,8 +115,23 @@ def gather_shard(
     else:
         gathered = candidates.append_column("set", _sets(candidates, shard, shingling))
     gathered = gathered.drop_columns(["at"])
+    if apart:
+        gathered = _of_source(gathered, shard)
     exchange.write(gathered_files(folder, number + 1).path(number), gathered, "group", ranges)
     return {"candidates": len(candidates)}
+
+
+def _of_source(gathered: pa.Table, shard: EarlierShard | OwnShard) -> pa.Table:
+    """The candidates with bands and contents that no candidate of another source has."""
+    assert isinstance(shard, OwnShard), "documents of earlier crawls are compared with those of all sources"
+    [salt] = hash_ids(np.array([shard.source + 1], np.int64))
+    columns = {
+        "content": pa.array(gathered["content"].to_numpy() ^ salt),
+        "bands": packed(unpacked(gathered["bands"], "<u8") ^ salt),
+    }
+    for name, column in columns.items():
+        gathered = gathered.set_column(gathered.column_names.index(name), name, column)
+    return gathered
 
 
 def labelled(shard: EarlierShard | OwnShard, labels: str, order: KeepOrder) -> pa.Table:

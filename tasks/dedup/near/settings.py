@@ -92,6 +92,9 @@ class Verifying(Settings):
         return self.contained if self.verify == "containment" else self.threshold
 
 
+Within = Literal["source"]
+
+
 class MinHash(Shingling, Banding, KeepOrder, Verifying, CorpusStep):
     """Near-duplicate removal with MinHash: a document is dropped if a similar document, with an overlapping set of
     shingles, is kept.
@@ -130,6 +133,12 @@ class MinHash(Shingling, Banding, KeepOrder, Verifying, CorpusStep):
 
     step: Literal["minhash"] = "minhash"
     keep: tuple[Criterion, ...] = Field(("longest",), description=KeepOrder.model_fields["keep"].description)
+    within: Within | None = Field(
+        None,
+        description="source: compare only documents of the same source. null: compare all documents. To exclude a "
+        "source, use `except`.",
+        exclude_if=lambda within: within is None,
+    )
     earlier: tuple[Address, ...] = Field(
         (),
         description="Folders of finished `near_duplicates` stages of earlier crawls, oldest first. Each "
@@ -156,6 +165,15 @@ class MinHash(Shingling, Banding, KeepOrder, Verifying, CorpusStep):
                     f"`{key}` is {', '.join(value)}, but `threshold` is null, which keeps one document of "
                     f"each group connected by shared bands: set a threshold, such as 0.8, or remove `{key}`"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _of_this_crawl(self) -> Self:
+        if self.within is not None and self.earlier:
+            raise ValueError(
+                f"`within` is {self.within}, but `earlier` is {', '.join(self.earlier)}, and documents of earlier "
+                "crawls are compared with those of all sources: remove one of them"
+            )
         return self
 
     @model_validator(mode="after")

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from gristmill.storage import files, layout, parquet, sorted_files
 from gristmill.tasks.dedup import exchange
 from gristmill.tasks.dedup.exchange import KeyRanges, SortedFiles
-from gristmill.tasks.dedup.near.documents import EarlierShard, document_ids
+from gristmill.tasks.dedup.near.documents import SHARDS, EarlierShard, document_ids, shard_of
 from gristmill.tasks.dedup.near.settings import Banding, Shingling
 from gristmill.tasks.documents.selection import read_rows
 from gristmill.tasks.kernels import minhash, shingles
@@ -38,18 +38,26 @@ SIGNED = pa.schema(
 
 
 def sign_shard(
-    folder: str, shard: int, documents: str, kept: str, shingling: Shingling, banding: Banding, ranges: KeyRanges | None
+    folder: str,
+    shard: int,
+    documents: str,
+    kept: str,
+    shingling: Shingling,
+    banding: Banding,
+    ranges: KeyRanges | None,
+    exempt: bool = False,
 ) -> dict:
-    """Write the signatures of a selection's documents, and their band hashes. `ranges`: see `exchange.write`.
+    """Write the signatures of a selection's documents, and their band hashes. `ranges`: see `exchange.write`; `exempt`:
+    whether none are signed, since the step does not apply to their source.
 
     Held: the ids of the shard, the texts and signatures of a row group, about 50 bytes for each band of a document.
     """
-    kept_ids = parquet.read_table(kept, ["id"])["id"].combine_chunks()
+    kept_ids = pa.array([], pa.string()) if exempt else parquet.read_table(kept, ["id"])["id"].combine_chunks()
     schema = SIGNED.append(pa.field("signature", pa.binary(4 * shingling.permutations), nullable=False))
     hashes, rows = [np.empty(0, np.uint64)], [np.empty(0, np.int64)]
     before, signed_rows, set_sizes = 0, 0, 0
     with parquet.create(layout.part(folder, shard), schema) as out:
-        for group in parquet.groups(documents, ["id", "text"]):
+        for group in () if exempt else parquet.groups(documents, ["id", "text"]):
             kept_rows = np.flatnonzero(pc.is_in(group["id"], kept_ids))
             arriving = group if len(kept_rows) == len(group) else group.take(pa.array(kept_rows))
             signatures = signed(arriving.append_column("at", pa.array(before + kept_rows)), shingling)
@@ -164,12 +172,19 @@ def edges_files(folder: str, partitions: int) -> SortedFiles:
 
 
 def match_partition(
-    folder: str, partition: int, ranges: KeyRanges, crawl: int, bands: SortedFiles, earlier: tuple[Index, ...]
+    folder: str,
+    partition: int,
+    ranges: KeyRanges,
+    crawl: int,
+    bands: SortedFiles,
+    earlier: tuple[Index, ...],
+    groups: tuple[int, ...] = (),
 ) -> dict:
     """Write the index of a partition of the hashes, and an edge from the first document of each bucket to each other.
 
-    `bands`: the band hashes of this crawl, `crawl` its number. Held: about 90 bytes a band hash of the partition, 60
-    for each match in an index, and some row groups of an index.
+    `bands`: the band hashes of this crawl, `crawl` its number; `groups`: first shards of groups of shards, if a bucket
+    holds documents of one group. Held: about 90 bytes a band hash of the partition, 60 for each match in an index, and
+    some row groups of an index.
     """
     low, high = ranges.bounds(partition)
     parts = list(bands.each(low, high))
@@ -182,7 +197,11 @@ def match_partition(
     del by_hash
     sorted_files.write(index_file(folder, partition), pa.table({"hash": hashes, "doc": docs}), "hash")
 
-    begins = np.flatnonzero(np.append(True, hashes[1:] != hashes[:-1])[: len(hashes)])
+    begins_bucket = np.append(True, hashes[1:] != hashes[:-1])[: len(hashes)]
+    if groups:  # documents of equal hashes are in the order of their shards
+        group = np.searchsorted(np.array(groups), shard_of(docs) - crawl * SHARDS, side="right")
+        begins_bucket[1:] |= group[1:] != group[:-1]
+    begins = np.flatnonzero(begins_bucket)
     size = np.diff(np.append(begins, len(hashes)))
     buckets, firsts = hashes[begins], docs[begins]
     first_doc = np.repeat(firsts, size)
