@@ -159,6 +159,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
         "forget": (SERVING, "forget", "List recorded runs, or forget one so that `gc` can free it."),
         "affected": (SERVING, "affected", "List what depends on a stage, a step, a file or a document."),
         "retract": (SERVING, "retract", "Mark verdicts that rest on a bad stage, step or file as stale."),
+        "takedown": (EXPORTING, "takedown", "Remove documents and their copies, and write a receipt."),
         "doctor": (SERVING, "doctor", "Check this machine and the services that it uses."),
         "compile": (SERVING, "compile", "Compile all kernels, once per machine and version."),
         "automations": (SERVING, "automations", "Write the deployments' automations to a Prefect server."),
