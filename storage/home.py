@@ -49,11 +49,6 @@ class UnfinishedStage(StageFolder):
 
 
 @dataclass(frozen=True)
-class CollectedStage(StageFolder):
-    """A stage whose files were removed, and of which only the manifest is there."""
-
-
-@dataclass(frozen=True)
 class UnreadableStage(StageFolder):
     """A stage whose manifest cannot be used: another version has made it, or it is damaged. `trouble`: the reason."""
 
@@ -76,6 +71,22 @@ class FinishedStage(StageFolder):
     def version(self) -> int:
         """The declared version of the stage."""
         return self._manifest["version"]
+
+    @property
+    def decided_by(self) -> dict[str, dict[str, Any]]:
+        """What besides the record decides the contents: `versions` of steps, releases of `libraries`, digests of `data`
+        in packages."""
+        return {name: self._manifest[name] for name in ("versions", "libraries", "data")}
+
+    @property
+    def release(self) -> str:
+        """The release of Gristmill that made it."""
+        return str(self._manifest["release"])
+
+    @property
+    def read(self) -> dict[str, str]:
+        """Labels of the stages that were read, by what they are to the stage."""
+        return self._manifest["read"]
 
     @property
     def contents(self) -> str:
@@ -124,6 +135,11 @@ class FinishedStage(StageFolder):
         """Whether the stage decides which documents are kept: then every shard has a ledger."""
         return bool(self.step_counts)
 
+    @property
+    def jobs(self) -> layout.Parts:
+        """What each of its jobs wrote and recorded. Reads the list of parts."""
+        return layout.parts(self.folder, self._manifest)
+
     @cached_property
     def part_records(self) -> list[dict[str, Any]]:
         """What was recorded of each shard of documents, in order. Reads the list of parts."""
@@ -161,6 +177,14 @@ class FinishedStage(StageFolder):
         names = [name for name in self.inputs if name.startswith("measured ")]
         stages = (self.input(name) for name in sorted(names, key=lambda name: int(name.removeprefix("measured "))))
         return tuple(stage for stage in stages if stage is not None)
+
+
+@dataclass(frozen=True)
+class CollectedStage(StageFolder):
+    """A stage whose files were removed, and of which only the manifest is there. `described`: what the manifest says,
+    without any of the files."""
+
+    described: FinishedStage = field(repr=False, compare=False)
 
 
 class Home:
@@ -240,7 +264,7 @@ class Home:
         if manifest is None:
             return UnfinishedStage(name, key, folder, len(files.names(files.join(folder, "done"))))
         if manifest.get(layout.COLLECTED):
-            return CollectedStage(name, key, folder)
+            return CollectedStage(name, key, folder, FinishedStage(name, key, folder, self, manifest))
         return FinishedStage(name, key, folder, self, manifest)
 
     @cached_property

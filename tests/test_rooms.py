@@ -37,6 +37,7 @@ ORDER = (
     "gristmill.flows.experiments.planning",
     "gristmill.flows.experiments.studies",
     "gristmill.flows.explore.search",
+    "gristmill.flows.explore.dependents",
     "gristmill.flows.explore.browse",
     "gristmill.flows.cli",
 )

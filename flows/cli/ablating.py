@@ -110,7 +110,8 @@ def compare(base: str, options: DecisionOptions, as_json: bool = False) -> None:
     decision_plan.planned(compared, options, lambda proxy: None, sets, size)  # raises before Prefect starts
 
     report = in_flow("ablate", recipe.name, lambda: ablation.ablate(recipe, **vars(options)))
-    print_result(report.as_json(), decision_parts(report, MachineSettings()), as_json)
+    value = report.as_json() | ({"stale": report.stale} if report.stale else {})
+    print_result(value, decision_parts(report, MachineSettings()), as_json)
 
 
 def proxy_noise(

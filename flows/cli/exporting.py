@@ -1,8 +1,9 @@
-"""Commands that exchange data with other tools: export, from-tokens, join and import."""
+"""Commands that exchange data with others: export, from-tokens, join, import and takedown."""
 
 import signal
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -24,10 +25,19 @@ from gristmill.tasks.engine.extras import require
 
 if TYPE_CHECKING:
     from gristmill.flows.experiments.models import evaluation, imported_run, joining, recipe_data, token_training
+    from gristmill.flows.explore.dependents import erasure, receipt
+    from gristmill.flows.explore.dependents import lines as dependents_lines
+    from gristmill.flows.explore.dependents import takedown as takedowns
+    from gristmill.flows.reports.dependents import graph as home_graph
     from gristmill.flows.stages import export
     from gristmill.samples.formats import folder
     from gristmill.training.hub import model_folder
 else:
+    erasure = wrapt.lazy_import("gristmill.flows.explore.dependents.erasure")
+    receipt = wrapt.lazy_import("gristmill.flows.explore.dependents.receipt")
+    dependents_lines = wrapt.lazy_import("gristmill.flows.explore.dependents.lines")
+    takedowns = wrapt.lazy_import("gristmill.flows.explore.dependents.takedown")
+    home_graph = wrapt.lazy_import("gristmill.flows.reports.dependents.graph")
     evaluation = wrapt.lazy_import("gristmill.flows.experiments.models.evaluation")
     joining = wrapt.lazy_import("gristmill.flows.experiments.models.joining")
     recipe_data = wrapt.lazy_import("gristmill.flows.experiments.models.recipe_data")
@@ -204,3 +214,73 @@ def join(
     # the ranks end after a checkpoint, as those of node 0 do
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     raise typer.Exit(joining.join(MachineSettings(), run, wait, say=lambda line: print_texts([line])))
+
+
+_FILE = {"exists": True, "dir_okay": False}
+
+
+def takedown(
+    name: Annotated[
+        str, typer.Argument(metavar="[RECIPE]", help="YAML file with a takedown list that can be written")
+    ] = "",
+    entry: Annotated[
+        list[str] | None, typer.Option("--entry", metavar="ENTRY", help="id, URL, folder/* or host; repeatable")
+    ] = None,
+    lists: Annotated[
+        list[Path] | None, typer.Option("--list", metavar="FILE", help="file of entries; repeatable", **_FILE)
+    ] = None,
+    text_like: Annotated[
+        list[Path] | None, typer.Option(metavar="FILE", help="UTF-8 text; documents like it; repeatable", **_FILE)
+    ] = None,
+    exports: Annotated[
+        list[str] | None, typer.Option("--export", metavar="FOLDER", help="export to search; repeatable")
+    ] = None,
+    write: Annotated[bool, typer.Option("--write", help="entries in the list, run, removal, receipt")] = False,
+    check: Annotated[str, typer.Option(metavar="ID", help="receipt for which home and exports are searched")] = "",
+    as_json: Json = False,
+) -> None:
+    """Also finds near-duplicates. Without --write, prints what would be done. Exits with 1 if a file still has a part
+    of the documents.
+
+    Guide: docs/guides/take-down.md
+
+    Examples:
+        gristmill home takedown recipe.yaml --entry https://example.com/page
+        gristmill home takedown recipe.yaml --text-like page.txt --write
+    """
+    settings = MachineSettings()
+    if check:
+        _search(settings, receipt.read(settings.home, check), exports or (), as_json)
+        return
+    if not name:
+        raise typer.BadParameter("the recipe is missing: gristmill home takedown RECIPE --entry ENTRY")
+    request = erasure.Request(
+        tuple(entry or ()), tuple(map(str, lists or ())), tuple(str(path) for path in text_like or ())
+    )
+    recipe = recipe_to_run(name, None)
+    made = takedowns.plan(settings, recipe, request, exports or ())
+    if not write:
+        lines = [*dependents_lines.parts(made.report), *takedowns.plan_lines(made)]
+        value = {"documents": made.targets, "lines": made.lines, "work": made.work, "affected": made.report}
+        print_result(value, [*lines, "nothing was changed. Add --write to take the documents down"], as_json)
+        return
+    begun = takedowns.write(settings, made)
+    typer.echo(f"receipt: {begun.path}", err=True)
+    changed = recipe_to_run(name, None).model_copy(update={"export": None})  # an export needs a new folder
+    run_flow("corpus" if changed.mixture is None else "tokens", name, changed)
+    for label in takedowns.remove_released(settings, begun, changed.name):
+        typer.echo(f"removed: {label}", err=True)
+    _search(settings, begun, exports or (), as_json)
+
+
+def _search(settings: MachineSettings, begun: "receipt.Receipt", exports: Sequence[str], as_json: bool) -> None:
+    """Search for what is left, and print the receipt. Exits with 1 unless nothing is."""
+    with Progress(TextColumn("{task.description}"), console=console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None)
+        graph = home_graph.graph_of(settings.home)
+        found = receipt.search(
+            settings, graph, begun, exports, lambda path: bar.update(task, description=f"searching {path}")
+        )
+    print_result({"id": found.id, "clean": found.is_clean, **found.value}, receipt.lines(found), as_json)
+    if not found.is_clean:
+        raise typer.Exit(1)

@@ -12,6 +12,7 @@ from rich.text import Text
 from gristmill.flows.machine.settings import DEFAULT_HOME, MachineSettings
 from gristmill.flows.recipe.recipe import argument_of
 from gristmill.flows.reports import funnel
+from gristmill.flows.reports.dependents import marks
 from gristmill.flows.reports.tables import Table, listed
 from gristmill.storage.printable import redact_url
 
@@ -245,6 +246,7 @@ def run_pages(settings: MachineSettings, trained: bool = True) -> Iterator[str]:
 
 def decision_parts(report: "DecisionReport", settings: MachineSettings) -> Iterator[RenderableType | Table]:
     """Yield the verdicts, their tables, the worth of each step, and the pages of the runs."""
+    yield from marks.lines(report.stale)
     yield from report.sentences
     if report.tasks_note:
         yield report.tasks_note
@@ -255,6 +257,7 @@ def decision_parts(report: "DecisionReport", settings: MachineSettings) -> Itera
 
 def scaling_parts(report: "ScalingReport") -> Iterator[RenderableType | Table]:
     """Yield the law, then its tables."""
+    yield from marks.lines(report.stale)
     yield from (report.sentence, *report.remarks)
     for sentence, table in scaling_page.tables(report):
         yield table

@@ -17,6 +17,7 @@ from gristmill.flows.experiments.mixture_options import MixOptions
 from gristmill.flows.experiments.scaling.options import AgreementOptions, ScaleOptions, TransferOptions
 from gristmill.flows.experiments.studies.options import StudyOptions
 from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.reports.dependents import marks
 from gristmill.flows.stages.judge import check_judges
 from gristmill.tasks.engine.extras import require
 
@@ -106,7 +107,8 @@ def scale(
     plans.checked_grid(MachineSettings(), recipe, options)  # raises before Prefect starts
 
     report = in_flow("scale", recipe.name, lambda: flow.scale(recipe, **vars(options)))
-    print_result(report.as_json(), scaling_parts(report), as_json)
+    value = report.as_json() | ({"stale": report.stale} if report.stale else {})
+    print_result(value, scaling_parts(report), as_json)
 
 
 @with_options
@@ -209,4 +211,5 @@ def study(
     if question is not QuestionName.RESUME:
         check_judges(MachineSettings(), [loaded], options.clean, options.judge)
     report = in_flow("study", loaded.name, lambda: studies.study(loaded, question.value, **vars(options)))
-    print_result(report.as_json(), [report.asks, report.table, report.sentence, report.page], as_json)
+    parts = [*marks.lines(report.stale), report.asks, report.table, report.sentence, report.page]
+    print_result(report.as_json() | ({"stale": report.stale} if report.stale else {}), parts, as_json)

@@ -1,11 +1,12 @@
-"""Commands about the machine and its home: settings, checks, automations, kernels and disk space."""
+"""Commands about the machine and its home: settings, checks, automations, kernels, disk space, and what depends on
+what."""
 
 import logging
 import os
 import signal
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 import wrapt
@@ -16,17 +17,28 @@ from gristmill.flows.machine import runs as recorded_runs
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.machine.variables import variables
 from gristmill.flows.reports.tables import Table
-from gristmill.flows.run import garbage
+from gristmill.flows.run import garbage, service_files
 from gristmill.flows.run.doctor import Line, examine
-from gristmill.flows.run.service_files import write
+from gristmill.storage import files
 from gristmill.tasks.engine.slurm import worker as slurm_worker
 
 if TYPE_CHECKING:
+    from gristmill.flows.explore.dependents import affected as dependents
+    from gristmill.flows.explore.dependents import lines as dependents_lines
+    from gristmill.flows.explore.dependents import retracting
+    from gristmill.flows.reports.dependents import graph as home_graph
+    from gristmill.flows.reports.dependents import retractions, things
     from gristmill.flows.run import automations as prefect_automations
     from gristmill.flows.run import kernel_compilation, web_pages
     from gristmill.flows.run import server as prefect_server
     from gristmill.flows.run.garbage import Garbage
 else:
+    dependents = wrapt.lazy_import("gristmill.flows.explore.dependents.affected")
+    dependents_lines = wrapt.lazy_import("gristmill.flows.explore.dependents.lines")
+    retracting = wrapt.lazy_import("gristmill.flows.explore.dependents.retracting")
+    home_graph = wrapt.lazy_import("gristmill.flows.reports.dependents.graph")
+    retractions = wrapt.lazy_import("gristmill.flows.reports.dependents.retractions")
+    things = wrapt.lazy_import("gristmill.flows.reports.dependents.things")
     prefect_server = wrapt.lazy_import("gristmill.flows.run.server")
     web_pages = wrapt.lazy_import("gristmill.flows.run.web_pages")
     kernel_compilation = wrapt.lazy_import("gristmill.flows.run.kernel_compilation")
@@ -91,10 +103,15 @@ def service(
     """
     enter = [f"  cd {to}"] if to != Path() else []
     if slurm:
-        print_texts([*(f"wrote {path}" for path in write(to, "docker/slurm/")), "Next: change the lines with #SBATCH,"])
+        print_texts(
+            [
+                *(f"wrote {path}" for path in service_files.write(to, "docker/slurm/")),
+                "Next: change the lines with #SBATCH,",
+            ]
+        )
         print_texts(["set GRISTMILL_HOME, and run", *enter, "  sbatch docker/slurm/driver.sbatch RECIPE"])
         return
-    print_texts([*(f"wrote {path}" for path in write(to)), "Next: set PREFECT_API_URL, and run", *enter])
+    print_texts([*(f"wrote {path}" for path in service_files.write(to)), "Next: set PREFECT_API_URL, and run", *enter])
     print_texts(["  prefect work-pool create gristmill --type process", "  prefect --no-prompt deploy --all"])
 
 
@@ -245,3 +262,106 @@ def _sums(home: str, result: garbage.Found, items: Sequence["Garbage"], what: st
 
 def _line(one: "Garbage") -> str:
     return f"{one.bytes / 1e6:12,.1f} MB  {one.kind:10}  {one.label}"
+
+
+THING = "stage, STEP@VERSION, gristmill@RELEASE, file or its digest, document id, URL or host"
+ThingKind = Literal["stage", "step", "library", "release", "file", "source-file", "document", "url", "host"]
+TextLike = Annotated[
+    Path | None,
+    typer.Option("--text-like", metavar="FILE", help="UTF-8 text; documents like it", exists=True, dir_okay=False),
+]
+Exports = Annotated[
+    list[str] | None, typer.Option("--export", metavar="FOLDER", help="export that no run recorded; repeatable")
+]
+
+
+def affected(
+    thing: Annotated[str, typer.Argument(metavar="THING", help=THING)] = "",
+    kind: Annotated[ThingKind | None, typer.Option(help="kind of THING; default: the first that the home has")] = None,
+    text_like: TextLike = None,
+    export: Exports = None,
+    core_hour: Annotated[float, typer.Option(min=0, help="price of a core hour")] = 0.0,
+    gpu_hour: Annotated[float, typer.Option(min=0, help="price of a GPU hour")] = 0.0,
+    as_json: Json = False,
+) -> None:
+    """Prints stages, shards, tokens, runs, trainings with their checkpoints, exports and verdicts, since when, and what
+    it took to make them. Changes nothing.
+
+    Guide: docs/guides/what-depends-on.md
+
+    Examples:
+        gristmill home affected minhash
+        gristmill home affected crawl/web-00003.warc.gz --json
+    """
+    _check_thing(thing, text_like)
+    report = dependents.affected(
+        MachineSettings(),
+        thing,
+        kind=kind or "",
+        text_like=str(text_like or ""),
+        exports=export or (),
+        prices=dependents.Prices(core_hour, gpu_hour),
+    )
+    print_result(report, dependents_lines.parts(report), as_json)
+
+
+def _check_thing(thing: str, text_like: Path | None) -> None:
+    if bool(thing) == (text_like is not None):
+        raise typer.BadParameter(f"name one thing, or a text with --text-like. A thing is a {THING}")
+
+
+def retract(
+    thing: Annotated[str, typer.Argument(metavar="THING", help=THING)] = "",
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="reason, which is shown with every verdict")] = "",
+    kind: Annotated[ThingKind | None, typer.Option(help="kind of THING; default: the first that the home has")] = None,
+    text_like: TextLike = None,
+    undo: Annotated[str, typer.Option(metavar="ID", help="retraction to remove")] = "",
+    write: Annotated[bool, typer.Option("--write", help="record of the retraction, and marks")] = False,
+    as_json: Json = False,
+) -> None:
+    """Verdicts and MLflow runs that rest on THING are marked as stale. Without --write, prints what would be marked;
+    without THING, lists the retractions.
+
+    Guide: docs/guides/what-depends-on.md
+
+    Examples:
+        gristmill home retract minhash --reason "merged pages by a shared greeting"
+        gristmill home retract minhash --reason "merged pages by a shared greeting" --write
+    """
+    settings = MachineSettings()
+    if undo or not (thing or text_like):
+        _list_or_undo(settings, undo, write, as_json)
+        return
+    _check_thing(thing, text_like)
+    graph = home_graph.graph_of(settings.home)
+    if text_like is not None:
+        meant = things.Thing("text", str(text_like), digest=files.checksum(str(text_like)))
+    else:
+        meant = things.recognize(graph, thing, kind or "")
+    report = dependents.affected_by(settings, graph, meant)
+    new = retractions.retraction(meant, reason)
+    lines = [*dependents_lines.summary(report)]
+    value = {"retraction": new, "written": write, "affected": report}
+    if write:
+        new, marks = retracting.retract(settings, meant, reason, report)
+        lines += [f"retracted, as {new.id}: {new.sentence}", *marks.lines()]
+        value |= {"retraction": new, "marks": marks}
+    else:
+        lines.append("nothing was changed. Add --write to retract it")
+    print_result(value, lines, as_json)
+
+
+def _list_or_undo(settings: MachineSettings, undo: str, write: bool, as_json: bool) -> None:
+    if undo and write:
+        one, marks = retracting.undo(settings, undo)
+        value = {"undone": one, "marks": marks}
+        print_result(value, [f"no longer retracted: {one.thing}", *marks.lines()], as_json)
+        return
+    known, gaps = retractions.retractions(settings.home)
+    shown = [one for one in known if undo in ("", one.id)]
+    if undo and not shown:
+        raise LookupError(f"no retraction {undo} in {settings.home}. `gristmill home retract` lists them")
+    lines = [f"{one.id}  {one.sentence}" for one in shown] or [f"nothing in {settings.home} is retracted"]
+    if undo:
+        lines.append("nothing was changed. Add --write to remove this retraction")
+    print_result({"retractions": shown, "gaps": gaps}, [*lines, *gaps], as_json)

@@ -53,7 +53,10 @@ def _foreign(folder: Path) -> RuntimeError:
 
 
 # What accounts that share a home have in it together: all but the local folder, which is private.
-_SHARED = ("stages", "runs", "remade", "work", "decisions", "scaling", "votes", "reports", "fingerprints")
+_SHARED = (
+    *("stages", "runs", "remade", "work", "decisions", "scaling", "votes", "reports", "fingerprints"),
+    *("retractions", "receipts"),
+)
 
 
 def unshared(error: BaseException, home: str) -> str:

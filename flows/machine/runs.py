@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -25,6 +25,8 @@ from gristmill.tasks.engine.code_version import release
 
 log = logging.getLogger(__name__)
 
+# The flows whose runs readers open: a decision, say, records stages of other recipes, too.
+FLOWS = ("corpus", "tokens", "pretrain", "pipeline", "index", "word_index")
 RELEASED = "released.json"  # in the folder of a model whose run a person, or a takedown, has released
 
 
@@ -32,7 +34,8 @@ RELEASED = "released.json"  # in the folder of a model whose run a person, or a 
 class RecordedRun:
     """A run of a recipe. `id`: its name among the recipe's runs, which begins with its time in UTC; `flow`: what ran;
     `stages`: labels in their order; `recipe`: the whole recipe, None where it was not recorded; `outside`: what was
-    seen of files outside of the home; `ended`: when it was finished, "" if it was not."""
+    seen of files outside of the home; `ended`: when it was finished, "" if it was not; `exports`: addresses of the
+    exports that it wrote, by label, which earlier releases did not record."""
 
     name: str
     id: str
@@ -44,6 +47,7 @@ class RecordedRun:
     release: str
     began: str
     ended: str
+    exports: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
@@ -100,6 +104,7 @@ class RunRecorder:
         self._instead = seen
         self._labels: list[str] = []
         self._seen: dict[str, Any] = {}
+        self._exports: dict[str, str] = {}
         self._facts: dict[str, Any] = {"flow": flow, "began": f"{now:%Y-%m-%d %H:%M:%S}", "release": release()}
         self._facts |= {"recipe": None if recipe is None else redacted(recipe), "ended": ""}
 
@@ -108,6 +113,11 @@ class RunRecorder:
         if new := [label for label in dict.fromkeys(labels) if label not in self._labels]:
             self._labels += new
             self._write()
+
+    def exported(self, label: str, address: str) -> None:
+        """Note where a stage outside of the home is, as far as it may be read: `gristmill home affected` names it."""
+        self._exports[label] = redact_url(address) if "://" in address else address
+        self._write()
 
     def replace(self, label: str, other: str) -> None:
         """Note that a stage is in another folder than the one that was noted."""
@@ -134,6 +144,7 @@ class RunRecorder:
         self._write()
         for run in runs_of(self._home, self._name):
             same = not run.ended or run.recipe == self._facts["recipe"]
+            same = same and run.exports.items() <= self._exports.items()
             if run.path != self._path and same and set(run.stages) <= set(self._labels):
                 files.remove(run.path)
             elif run.path != self._path and self._takes_down(run):
@@ -146,7 +157,9 @@ class RunRecorder:
 
     def _write(self) -> None:
         with files.said_of(files.join(self._home, "runs")):
-            checked_json.write(self._path, {**self._facts, "stages": self._labels, "outside": self._seen})
+            exports = {"exports": self._exports} if self._exports else {}
+            facts = {**self._facts, "stages": self._labels, "outside": self._seen, **exports}
+            checked_json.write(self._path, facts)
 
 
 def _takedown_lists(home: str, labels: Iterable[str]) -> set[str]:
@@ -208,6 +221,14 @@ def all_runs(home: str) -> list[RecordedRun]:
             raise run
         runs.append(run)
     return sorted(runs, key=lambda run: (run.name, run.id))
+
+
+def read_runs(home: str) -> tuple[list[RecordedRun], list[DamagedFileError]]:
+    """The runs of all recipes, by recipe and time, and the errors of those that cannot be read."""
+    read = [*_read_all(home, _names(home))]
+    runs = [run for run in read if isinstance(run, RecordedRun)]
+    damaged = [run for run in read if isinstance(run, DamagedFileError)]
+    return sorted(runs, key=lambda run: (run.name, run.id)), damaged
 
 
 def forget(home: str, run: RecordedRun) -> None:
@@ -278,4 +299,5 @@ def _read(name: str, id_: str, path: str) -> RecordedRun | DamagedFileError | No
         release=value["release"],
         began=value["began"],
         ended=value["ended"],
+        exports=value.get("exports", {}),
     )

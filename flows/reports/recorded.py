@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from gristmill.flows.curation import Outputs
 from gristmill.flows.machine.context import RunContext
-from gristmill.flows.machine.runs import RecordedRun, Seen, redacted, runs_of
+from gristmill.flows.machine.runs import FLOWS, RecordedRun, Seen, redacted, runs_of
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import NothingLeftError
@@ -24,9 +24,6 @@ from gristmill.tasks.engine.spec import StageSpec
 from gristmill.tasks.reading.sources import BY_KEY
 
 log = logging.getLogger(__name__)
-
-# The flows whose runs readers open: a decision, say, records stages of other recipes, too.
-FLOWS = ("corpus", "tokens", "pretrain", "pipeline", "index", "word_index")
 
 
 def open_run(settings: MachineSettings, recipe: Recipe) -> tuple[RunContext, Recipe]:

@@ -54,11 +54,14 @@ def _reuse(flow: str, recipe: Recipe, settings: MachineSettings) -> Run:
     remaking = Remaking(settings.home, [step.step for step in recipe.steps], filter_stages(recipe.steps))
     remakes.forget(settings.home)
     labels: list[str] = []
+    places: dict[str, str] = {}
 
     def build(spec: StageSpec) -> StageResult:
         if (stage := find(settings.home, spec)) is None:
             raise NotFinishedError(spec.name)
         labels.append(stage.label)
+        if spec.at:
+            places[stage.label] = spec.at
         remaking.reused(stage)
         with log_fields.bound(stage=stage.label):
             log.info("%s", ended(stage, 0.0))
@@ -80,6 +83,8 @@ def _reuse(flow: str, recipe: Recipe, settings: MachineSettings) -> Run:
     outputs = Outputs(RunContext(settings, build, outside=recorder.outside, restore=_check_files), recipe, check, train)
     outputs.make(flow)
     recorder.add(*labels)
+    for label, address in places.items():
+        recorder.exported(label, address)
     recorder.finished()
     remaking.report(log)
     return Run.of(outputs)

@@ -180,6 +180,8 @@ def _build(home: str, executor: Deferred, noted: Noted, task_runs: dict[str, UUI
     noted.remaking.begin(spec)
     label = spec.label(home)
     noted.last_run.add(label)
+    if spec.at:
+        noted.last_run.exported(label, spec.at)
     # a training is processes of its own, for hours perhaps: workers that would wait for it are let go of
     workers = _beside() if spec.name == "model" else executor
 

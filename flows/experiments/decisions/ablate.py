@@ -26,6 +26,8 @@ from gristmill.flows.recipe.forms import RecipeLike
 from gristmill.flows.recipe.given_files import tokenizer_at, vocabulary
 from gristmill.flows.recipe.options import spread
 from gristmill.flows.recipe.variants import difference
+from gristmill.flows.reports.dependents.marks import marked
+from gristmill.flows.reports.dependents.retractions import stale
 from gristmill.flows.reports.funnel import funnel
 from gristmill.flows.run.artifacts import artifact_key, flow_run_name
 from gristmill.flows.run.flow import recorded_flow
@@ -271,11 +273,12 @@ def _decided(
         name = files.join(context.settings.home, "decisions", f"{base.name}-{identity}")
         corpora = {arm: data.arms[arm].corpus for arm in compared.recipes}
         only = _differing(corpora, compared.base)
+        report = replace(report, stale=stale(context.settings.home, [run.key for run in report.runs]))
         with tracked.turn():
             checked_json.write(f"{name}.json", report.as_json())
             shown = diffs(corpora, compared.base, name)
             report = replace(report, only=only, diffs=shown, page=f"{name}.html")
-            files.write_bytes(report.page, decision_page.page(report).encode())
+            files.write_bytes(report.page, marked(decision_page.page(report), report.stale).encode())
             return replace(report, mlflow_run=tracking.finish(tracked, report, compared.recipes))
 
 

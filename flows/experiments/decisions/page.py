@@ -156,14 +156,17 @@ def _costs_shown(report: "DecisionReport") -> list[tuple[str, str]]:
 
 
 def leaderboard(rows: Sequence["LeaderboardRow"]) -> Table:
-    """A row for each candidate of all decisions."""
+    """A row for each candidate of all decisions; with a column of reasons where a verdict is stale."""
+    are_stale = any(one.stale for one in rows)
+    last = ("judged by", "model and tokens", *(["stale"] if are_stale else []))
     columns = ("candidate", "base", "verdict", "#effect, bits per byte|+.4f", "#interval|+.4f", "#worth|+.0%")
     shown = [
         (one.candidate, one.base, one.outcome, one.effect, (one.low, one.high), one.worth, one.documents,
-         one.cpu_hours, one.judge, f"{one.parameters:,}, {one.tokens:,}")
+         one.cpu_hours, one.judge, f"{one.parameters:,}, {one.tokens:,}",
+         *(["; ".join(one.stale)] if are_stale else []))
         for one in rows
     ]  # fmt: skip
-    return Table((*columns, "#documents|+,", "#CPU hours|+.4f", "judged by", "model and tokens"), shown, "Decisions")
+    return Table((*columns, "#documents|+,", "#CPU hours|+.4f", *last), shown, "Decisions")
 
 
 def _funnels(report: "DecisionReport") -> Table:

@@ -12,6 +12,8 @@ from scipy.special import stdtrit
 from gristmill.flows.experiments.decisions.arm_costs import ArmCost
 from gristmill.flows.experiments.decisions.arm_data import CorpusDiff, Shown
 from gristmill.flows.experiments.decisions.tasks import TaskAccuracy, TaskScreen
+from gristmill.flows.reports.dependents.graph import graph_of
+from gristmill.flows.reports.dependents.retractions import Staleness
 from gristmill.flows.reports.funnel import FunnelRow, frame
 from gristmill.flows.stages.judge import TASK
 from gristmill.flows.stats.crossed import estimate
@@ -35,7 +37,8 @@ VERDICTS = ("better", "worse")  # outcomes that are verdicts
 class LeaderboardRow:
     """A candidate of a decision. `effect`, `low`, `high`: bits per byte of the base minus the candidate's, None without
     runs; `worth`: share of the training tokens; `documents`, `cpu_hours`: what the candidate has, or its stages take,
-    more than the base's; `judge`, `parameters`, `tokens`: what the verdict is by, `file`: where all of it is."""
+    more than the base's; `judge`, `parameters`, `tokens`: what the verdict is by, `file`: where all of it is; `stale`:
+    why the verdict no longer holds, a sentence each."""
 
     base: str
     candidate: str
@@ -50,6 +53,7 @@ class LeaderboardRow:
     parameters: int
     tokens: int
     file: str
+    stale: tuple[str, ...] = ()
 
     @property
     def order(self) -> tuple[bool, float]:
@@ -72,16 +76,20 @@ def leaderboard(home: str, base: str | None = None, by_cost: bool = False) -> li
 
 def _all(home: str) -> Iterator[LeaderboardRow]:
     folder = files.join(home, "decisions")
-    for name in files.names(folder):
-        if not name.endswith(".json"):
-            continue
+    names = [name for name in files.names(folder) if name.endswith(".json")]
+    staleness = Staleness(graph_of(home)) if names else None
+    stale = {one.file: one for one in staleness.graph.verdicts} if staleness else {}
+    for name in names:
         path = files.join(folder, name)
         decision = checked_json.read(path)
-        if given := decision.get("conditions"):
-            yield from _rows(decision, Conditions(**given), path)
+        if (given := decision.get("conditions")) and staleness is not None:
+            reasons = staleness.of_verdict(stale[path]) if path in stale else ()
+            yield from _rows(decision, Conditions(**given), path, reasons)
 
 
-def _rows(decision: dict[str, Any], conditions: Conditions, path: str) -> Iterator[LeaderboardRow]:
+def _rows(
+    decision: dict[str, Any], conditions: Conditions, path: str, stale: tuple[str, ...]
+) -> Iterator[LeaderboardRow]:
     base = decision["arms"][decision["base"]]
     for verdict in decision["verdicts"]:
         arm = decision["arms"][verdict["candidate"]]
@@ -97,6 +105,7 @@ def _rows(decision: dict[str, Any], conditions: Conditions, path: str) -> Iterat
             parameters=conditions.parameters,
             tokens=conditions.tokens,
             file=path,
+            stale=stale,
         )
 
 
@@ -182,7 +191,7 @@ class DecisionReport:
     the models were scored on tasks; `task_screen`: which of them say something; `left_out`: of each task the examples
     that a recipe trains on, which do not count; `only`: by candidate, documents of one of the two alone; `diffs`: by
     candidate, how all differences of the two corpora are shown; `mlflow_run`:
-    the parent run; `page`: the path of its page."""
+    the parent run; `page`: the path of its page; `stale`: why the verdicts no longer hold, a sentence each."""
 
     id: str
     decision: Decision
@@ -200,6 +209,7 @@ class DecisionReport:
     diffs: dict[str, CorpusDiff] = field(default_factory=dict)
     mlflow_run: str = ""
     page: str = ""
+    stale: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"<DecisionReport of {self.base}: {'; '.join(self.sentences)}>"

@@ -16,6 +16,7 @@ from gristmill.flows.experiments.decisions import page as decision_page
 from gristmill.flows.experiments.decisions.report import DecisionReport, TrainedRun
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, dump
+from gristmill.flows.reports.dependents.marks import TAG, tag_of
 from gristmill.flows.run.tracking import ParentRun, dataset_input, tag_name
 from gristmill.flows.stats.runs import RunRequest
 from gristmill.tasks.engine.make import StageResult
@@ -76,6 +77,8 @@ def log_runs(
 
 def finish(run: ParentRun, report: DecisionReport, recipes: Mapping[str, Recipe]) -> str:
     """Log verdicts, table and plots to the parent, if that was not done to its end; returns its id."""
+    if report.stale:
+        run.client.set_tag(run.id, TAG, tag_of(report.stale))
     if run.is_complete():
         return run.id
     values: dict[str, float] = {}

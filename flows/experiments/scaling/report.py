@@ -103,7 +103,8 @@ class CheckedForecast:
 class ScalingReport:
     """A finished grid. `id`: 16 hexadecimal characters, of all that decides it; `budgets`: compute budgets whose
     optimum is asked for, in floating-point operations; `sweeps`: of the learning rate, at some of the sizes;
-    `mlflow_run`: its id, empty before it is logged; `page`: the path of its page."""
+    `mlflow_run`: its id, empty before it is logged; `page`: the path of its page; `stale`: why the law no longer
+    holds, a sentence each."""
 
     recipe: str
     id: str
@@ -114,6 +115,7 @@ class ScalingReport:
     forecasts: tuple[CheckedForecast, ...] = ()
     mlflow_run: str = ""
     page: str = ""
+    stale: tuple[str, ...] = ()
 
     @cached_property
     def plateau(self) -> Plateau:

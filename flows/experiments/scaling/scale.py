@@ -24,6 +24,8 @@ from gristmill.flows.recipe.forms import RecipeLike
 from gristmill.flows.recipe.options import spread
 from gristmill.flows.recipe.proxy import ProxyConfig
 from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.reports.dependents.marks import marked
+from gristmill.flows.reports.dependents.retractions import stale
 from gristmill.flows.run.artifacts import flow_run_name
 from gristmill.flows.run.flow import recorded_flow
 from gristmill.flows.run.runner import run_context
@@ -144,7 +146,8 @@ def scale(recipe: RecipeLike, options: ScaleOptions) -> ScalingReport:
             report = replace(report, mlflow_run=tracking.finish(tracked, report))
         name = files.join(context.settings.home, "scaling", f"{recipe.name}-{identity}")
         checked_json.write(f"{name}.json", report.as_json())
-        files.write_bytes(f"{name}.html", scaling_page.page(report).encode())
+        report = replace(report, stale=stale(context.settings.home, [run.key for run in report.runs]))
+        files.write_bytes(f"{name}.html", marked(scaling_page.page(report), report.stale).encode())
         return replace(report, page=f"{name}.html")
 
 

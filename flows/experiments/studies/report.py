@@ -45,7 +45,7 @@ class ArmResult:
 class StudyReport:
     """A finished study. `id`: 16 hexadecimal characters, of its decisions; `asks`: the question; `axis`: the name of
     the arms' numbers, or empty; `rows`: the base first; `critical`, `noise_scale`: of the study `batch`; `page`: the
-    path of its page."""
+    path of its page; `stale`: why the answer no longer holds, a sentence each."""
 
     id: str
     recipe: str
@@ -57,6 +57,7 @@ class StudyReport:
     critical: CriticalBatch | None = None
     noise_scale: float | None = None
     page: str = field(default="", compare=False)
+    stale: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"<StudyReport of {self.recipe}: {self.sentence}>"

@@ -23,6 +23,8 @@ from gristmill.flows.recipe.forms import RecipeLike
 from gristmill.flows.recipe.options import spread
 from gristmill.flows.recipe.proxy import ProxyConfig, load_proxy
 from gristmill.flows.recipe.recipe import Recipe, load
+from gristmill.flows.reports.dependents.marks import marked
+from gristmill.flows.reports.dependents.retractions import stale
 from gristmill.flows.run.artifacts import artifact_key, flow_run_name
 from gristmill.flows.run.flow import recorded_flow
 from gristmill.flows.run.runner import run_context
@@ -57,8 +59,9 @@ def study(recipe: RecipeLike, question: str, options: StudyOptions) -> StudyRepo
         )
         name = files.join(context.settings.home, "studies", f"{report.recipe}-{question}-{report.id}")
         checked_json.write(f"{name}.json", report.as_json())
-        report = replace(report, page=f"{name}.html")
-        files.write_bytes(report.page, page.page(report).encode())
+        keys = [key for row in report.rows for key in row.keys]
+        report = replace(report, page=f"{name}.html", stale=stale(context.settings.home, keys))
+        files.write_bytes(report.page, marked(page.page(report), report.stale).encode())
         create_table_artifact(
             key=artifact_key(report.recipe, f"study-{question}"),
             table=[{key: value for key, value in asdict(row).items() if key != "losses"} for row in report.rows],

@@ -6,10 +6,11 @@ each epoch, and that place has one sample.
 
 import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from gristmill.flows.machine.runs import recipes_by_stage
@@ -66,22 +67,12 @@ def readings(prefix: str, settings: MachineSettings | None = None) -> Iterator[R
     has such a document in its tokens.
     """
     settings = settings or MachineSettings()
-    recipes = recipes_by_stage(settings.home)
     found = trainings = 0
-    for stage in Home(settings.home).stages("model"):
-        mixture = stage.input("mixture")
-        if mixture is None:
-            continue
+    for training in _trainings(settings, lambda ids: pc.starts_with(ids, prefix)):
         trainings += 1
-        try:
-            manifest = load_training_manifest(local_mixture(settings, mixture.folder))
-            documents = _ranges(manifest, prefix)
-        except (FileNotFoundError, DamagedFileError) as error:  # `home gc` may have removed the tokens
-            log.warning("%s: what it read is unknown, because its tokens cannot be read: %s", stage.label, error)
-            continue
-        for document, ranges in documents.items():
+        for reading in training:
             found += 1
-            yield _reading(settings, stage, manifest, document, ranges, tuple(recipes.get(stage.label, ())))
+            yield reading
     if not found:
         raise LookupError(
             f"none of the {trainings:,} finished trainings in {settings.home} has a document in its tokens whose id "
@@ -89,14 +80,50 @@ def readings(prefix: str, settings: MachineSettings | None = None) -> Iterator[R
         )
 
 
-def _ranges(manifest: TrainingManifest, prefix: str) -> dict[str, list[TokenRange]]:
+def readings_of(ids: Collection[str], settings: MachineSettings, models: Collection[str]) -> Iterator[Reading]:
+    """As `readings`, of the documents with some ids, for the trainings with some labels. None for a document that a
+    training has not in its tokens."""
+    wanted = pa.array(sorted(ids), pa.string())
+    for training in _trainings(settings, lambda each: pc.is_in(each, wanted), models):
+        yield from training
+
+
+_Mask = Callable[[pa.ChunkedArray], pa.ChunkedArray]
+
+
+def _trainings(
+    settings: MachineSettings, mask: _Mask, models: Collection[str] | None = None
+) -> Iterator[Iterator[Reading]]:
+    """For each training, what it read of the documents whose ids a mask chooses."""
+    recipes = recipes_by_stage(settings.home)
+    for stage in Home(settings.home).stages("model"):
+        mixture = stage.input("mixture")
+        if mixture is None or (models is not None and stage.label not in models):
+            continue
+        yield _of_training(settings, stage, mixture, mask, tuple(recipes.get(stage.label, ())))
+
+
+def _of_training(
+    settings: MachineSettings, stage: FinishedStage, mixture: FinishedStage, mask: _Mask, recipes: tuple[str, ...]
+) -> Iterator[Reading]:
+    try:
+        manifest = load_training_manifest(local_mixture(settings, mixture.folder))
+        documents = _ranges(manifest, mask)
+    except (FileNotFoundError, DamagedFileError) as error:  # `home gc` may have removed the tokens
+        log.warning("%s: what it read is unknown, because its tokens cannot be read: %s", stage.label, error)
+        return
+    for document, ranges in documents.items():
+        yield _reading(settings, stage, manifest, document, ranges, recipes)
+
+
+def _ranges(manifest: TrainingManifest, mask: _Mask) -> dict[str, list[TokenRange]]:
     """By document its tokens in the shards of a mixture. Reads the ids of all shards, one after the other."""
     found: dict[str, list[TokenRange]] = {}
     for number, source in enumerate(manifest.sources):
         start = 0
         for shard in source.shards:
             index = parquet.read_table(f"{str(shard.path).removesuffix('.bin')}.parquet", ["id", "offset", "length"])
-            for row in index.filter(pc.starts_with(index["id"], prefix)).to_pylist():
+            for row in index.filter(mask(index["id"])).to_pylist():
                 begin = start + row["offset"]
                 found.setdefault(row["id"], []).append(TokenRange(number, begin, begin + row["length"]))
             start += shard.tokens

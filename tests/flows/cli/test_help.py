@@ -34,8 +34,8 @@ def commands(group=APPLICATION, path=()):
 
 # Words that begin the first sentence of a help, and those with which the description of an option would be a clause.
 VERBS = (
-    "Answer Browse Build Check Compare Compile Estimate Evaluate Find Fit Import Judge List Make Measure Print Propose "
-    "Query Replay Run Search Show Test Trace Train Turn Validate Write"
+    "Answer Browse Build Check Compare Compile Estimate Evaluate Find Fit Import Judge List Make Mark Measure Print "
+    "Propose Query Remove Replay Run Search Show Test Trace Train Turn Validate Write"
 ).split()
 CLAUSES = (
     "a add an as ask by choose do drop for from give how if in keep leave list make of print read run search "

@@ -1,0 +1,165 @@
+"""What a takedown has to reach: documents by list, id, URL, host or text, their near-duplicates, and marks by which
+they are found again without their texts.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gristmill.flows.explore.dependents.documents import (
+    FoundDocument,
+    FoundDocuments,
+    alike_index,
+    find_documents,
+    likeness,
+    listing,
+    matching,
+)
+from gristmill.flows.explore.dependents.scan import MARKS, phrases
+from gristmill.flows.reports.dependents.graph import HomeGraph
+from gristmill.flows.reports.dependents.things import Thing
+from gristmill.storage import files, parquet
+from gristmill.storage.home import FinishedStage
+
+LIKE = "near-duplicate: "  # how the entry of a document begins that was found by its likeness to another
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to be taken down. `entries`: as lines of a takedown list; `lists`: files of such lines; `texts`: files
+    with a text each."""
+
+    entries: tuple[str, ...] = ()
+    lists: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Target:
+    """A document that is taken down. `digest`: xxh3-128 of its text, as it was extracted; `phrases`: how many different
+    ones it has; `marks`: hashes of those that only documents of the takedown have, at most MARKS."""
+
+    id: str
+    source: str
+    url: str | None
+    file: str
+    entry: str
+    digest: str
+    phrases: int
+    marks: tuple[int, ...]
+
+
+def find_targets(graph: HomeGraph, request: Request) -> tuple[FoundDocuments, list[Target]]:
+    """The documents that a request names, the near-duplicates of these, and the marks of all.
+
+    Reads all extracted texts of the home three times; holds those of the documents that are found, and their shingles.
+    Raises ValueError for a request without an entry, and for a text without words.
+    """
+    named = _named(graph, request)
+    texts = dict(_texts(graph, named))
+    given = [Path(path).read_text("utf-8-sig") for path in request.texts]
+    alike = [text for text, _ in texts.values() if _has_words(text)] + given
+    found = _with_near(graph, named, alike) if alike else named
+    texts |= {name: text for name, text in _texts(graph, found) if name not in texts}
+    marks = _marks(graph, {name: text for name, (text, _) in texts.items()})
+    targets = []
+    for one in {each.id: each for each in reversed(found.documents)}.values():
+        text, source = texts[one.id]
+        digest = files.digest(text.encode())
+        of_text = marks[one.id]
+        targets.append(Target(one.id, source, one.url, one.file, one.entry, digest, of_text[0], of_text[1]))
+    return found, sorted(targets, key=lambda target: target.id)
+
+
+def _named(graph: HomeGraph, request: Request) -> FoundDocuments:
+    """The documents that entries and lists name. Those like a given text are found with the near-duplicates."""
+    if not (request.entries or request.lists or request.texts):
+        raise ValueError("nothing is to be taken down. Name entries, a list (--list) or a text (--text-like)")
+    lists = [files.absolute(path) for path in request.lists]
+    found = FoundDocuments()
+    with ExitStack() as stack:
+        if request.entries:
+            folder = stack.enter_context(TemporaryDirectory(prefix="gristmill-"))
+            Path(folder, "entry").write_text("".join(f"{entry}\n" for entry in request.entries), encoding="utf-8")
+            lists.append(str(Path(folder, "entry")))
+        if lists:
+            match = stack.enter_context(listing(lists))
+            found = find_documents(graph, match, ("id", "url"))
+    for path in request.texts:
+        with matching(Thing("text", path)) as (match, columns):
+            like = find_documents(graph, match, columns)
+        known = {(one.stage, one.id) for one in found.documents}
+        found.documents += [one for one in like.documents if (one.stage, one.id) not in known]
+        found.gaps += like.gaps
+    return found
+
+
+def _has_words(text: str) -> bool:
+    return any(character.isalnum() for character in text)
+
+
+def _texts(graph: HomeGraph, found: FoundDocuments) -> Iterator[tuple[str, tuple[str, str]]]:
+    """(id, (text, source)) of documents, as the first stage that extracted each has it."""
+    seen: set[str] = set()
+    for label in sorted({one.stage for one in found.documents}):
+        stage = graph.stages[label]
+        for shard, ids in found.shards(label).items():
+            wanted = pa.array(sorted(ids - seen), pa.string())
+            if not len(wanted):
+                continue
+            for table in parquet.groups(stage.part(shard), ["id", "source", "text"]):
+                for row in table.filter(pc.is_in(table["id"], wanted)).to_pylist():
+                    seen.add(row["id"])
+                    yield row["id"], (row["text"], row["source"])
+
+
+def _with_near(graph: HomeGraph, named: FoundDocuments, texts: Sequence[str]) -> FoundDocuments:
+    """The documents, and all that are like one of the texts or contain it."""
+    index = alike_index(list(texts))
+
+    def match(_: FinishedStage, table: pa.Table) -> pa.ChunkedArray:
+        return likeness(index, table["text"])
+
+    near = find_documents(graph, match, ("id", "text"))
+    known = {(one.stage, one.id) for one in named.documents}
+    entries = {one.id: one.entry for one in named.documents}
+
+    def described(one: FoundDocument) -> FoundDocument:
+        return replace(one, entry=entries.get(one.id, f"{LIKE}{one.entry}"))
+
+    more = [described(one) for one in near.documents if (one.stage, one.id) not in known]
+    gaps = list(dict.fromkeys([*named.gaps, *near.gaps]))
+    return FoundDocuments([*named.documents, *more], named.records, gaps)
+
+
+def _marks(graph: HomeGraph, texts: dict[str, str]) -> dict[str, tuple[int, tuple[int, ...]]]:
+    """By id, how many phrases a text has, and its marks. Holds the phrases of the texts."""
+    ids = sorted(texts)
+    own = dict(zip(ids, phrases([texts[name] for name in ids]), strict=True)) if ids else {}
+    every = np.unique(np.concatenate([*own.values(), np.empty(0, np.uint64)]))
+    common = np.zeros(len(every), bool)
+    for values in _other_phrases(graph, set(ids)) if len(every) else ():
+        at = np.searchsorted(every, values)
+        at[at == len(every)] = 0
+        common[at[every[at] == values]] = True
+    unique = every[~common]
+    return {name: (len(values), tuple(np.intersect1d(values, unique)[:MARKS].tolist())) for name, values in own.items()}
+
+
+def _other_phrases(graph: HomeGraph, ids: Iterable[str]) -> Iterator[np.ndarray]:
+    """The phrases of all documents of the home but some, a row group at a time."""
+    left_out = pa.array(sorted(ids), pa.string())
+    for label, stage in sorted(graph.stages.items()):
+        if stage.name != "documents" or label in graph.collected:
+            continue
+        for part in stage.parts:
+            for table in parquet.groups(part, ["id", "text"]):
+                texts = table.filter(pc.invert(pc.is_in(table["id"], left_out)))["text"].to_pylist()
+                if texts:
+                    yield np.unique(np.concatenate(phrases(texts)))

@@ -1,0 +1,144 @@
+"""Take documents down: the plan, the entries in the recipe's list, and the receipt.
+
+The list is written here, and what it releases is removed here, once a run with it has ended. The run itself is that of
+the command `corpus` or `run`.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from gristmill.flows.explore.dependents import receipt as receipts
+from gristmill.flows.explore.dependents.affected import Affected, affected_by_documents
+from gristmill.flows.explore.dependents.documents import FoundDocuments
+from gristmill.flows.explore.dependents.erasure import LIKE, Request, Target, find_targets
+from gristmill.flows.explore.dependents.receipt import Receipt
+from gristmill.flows.machine.runs import forget, runs_of
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.reports.dependents.graph import HomeGraph, graph_of
+from gristmill.flows.reports.recorded import WouldMake, would_make
+from gristmill.flows.run import garbage
+from gristmill.storage import files
+
+# The stages that a run makes after the takedown lists, without training.
+LATE = (
+    *("group_losses", "heldout", "heldout_documents", "evaluation_removal", "tokens", "grouped_tokens"),
+    *("evaluation_tokens", "mixture", "search_index", "word_index"),
+)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a takedown does. `lines`: the entries that the recipe's list needs beyond those that it has; `work`: what a
+    run with them would make; `list`: the path of the list."""
+
+    graph: HomeGraph
+    request: Request
+    found: FoundDocuments
+    targets: tuple[Target, ...]
+    report: Affected
+    list: str
+    lines: tuple[str, ...]
+    work: WouldMake
+
+
+def plan(settings: MachineSettings, recipe: Recipe, request: Request, exports: Sequence[str] = ()) -> Plan:
+    """Find what a takedown has to reach, and what it takes. Changes nothing.
+
+    Raises LookupError if no document matches, ValueError for a recipe without a takedown list of its own.
+    """
+    path = list_of(recipe)
+    graph = graph_of(settings.home, exports)
+    found, targets = find_targets(graph, request)
+    report = affected_by_documents(settings, graph, "takedown", "document", found)
+    lines = tuple(_new_lines(path, request, targets))
+    return Plan(graph, request, found, tuple(targets), report, path, lines, _work(settings, recipe, path, lines))
+
+
+def list_of(recipe: Recipe) -> str:
+    """The list that entries are added to: the recipe's first that is a plain local file. Raises ValueError."""
+    for address in recipe.takedowns:
+        path = files.absolute(address)
+        if files.is_local(address) and Path(path).is_file() and not path.endswith((".gz", ".zst")):
+            return path
+    raise ValueError(
+        f"the recipe {recipe.name} has no takedown list that can be written. Make an empty file takedown.txt next to "
+        "it, and add `takedowns: [takedown.txt]` to the recipe"
+    )
+
+
+def _new_lines(path: str, request: Request, targets: Sequence[Target]) -> Iterator[str]:
+    """The entries of a request as they are; ids of all documents, which work whatever their URLs are; and the URLs of
+    documents that were found by their texts, for a new extraction, where ids do not work."""
+    there = set(Path(path).read_text("utf-8").splitlines())
+    entries = list(request.entries)
+    for each in request.lists:
+        if files.absolute(each) != path:
+            lines = Path(each).read_text("utf-8").splitlines()
+            entries += [line for line in lines if line.strip() and not line.startswith("#")]
+    entries += [target.id for target in targets]
+    by_text = [target for target in targets if target.entry.startswith((LIKE, "like", "contains"))]
+    entries += [target.url for target in by_text if target.url]
+    yield from (entry for entry in dict.fromkeys(entries) if entry not in there)
+
+
+def _work(settings: MachineSettings, recipe: Recipe, path: str, lines: Sequence[str]) -> WouldMake:
+    """What a run would make if the list had these entries, too."""
+    with TemporaryDirectory(prefix="gristmill-") as folder:
+        longer = Path(folder, Path(path).name)
+        longer.write_text(_with_lines(path, lines, "a takedown"), encoding="utf-8")
+        lists = [str(longer) if files.absolute(each) == path else each for each in recipe.takedowns]
+        return would_make(recipe.model_copy(update={"takedowns": tuple(lists)}), settings)
+
+
+def _with_lines(path: str, lines: Sequence[str], title: str) -> str:
+    before = Path(path).read_text("utf-8")
+    end = "" if not before or before.endswith("\n") else "\n"
+    added = "".join(f"{line}\n" for line in lines)
+    return f"{before}{end}# {title}\n{added}" if lines else before
+
+
+def write(settings: MachineSettings, made: Plan) -> Receipt:
+    """Write the receipt of what is there now, and then the entries into the list."""
+    receipt = receipts.begin(settings.home, made.graph, made.request, made.found, made.targets, made.report)
+    if made.lines:
+        title = f"takedown {receipt.id}, {datetime.now(UTC):%Y-%m-%d}"
+        files.write_bytes(made.list, _with_lines(made.list, made.lines, title).encode())
+    return receipt
+
+
+def remove_released(settings: MachineSettings, receipt: Receipt, recipe: str) -> list[str]:
+    """Remove the stages that depend on the documents and that no recorded run holds any more, after a run of the recipe
+    with the list; their labels. Trained models have no text and stay for `gristmill home gc`, as do caches.
+
+    A run with a new list has released the earlier ones. Here those are released, too, that still hold documents which
+    the newest run does not, such as after a step `url` was added to a recipe with the same list.
+    """
+    graph = graph_of(settings.home)
+    held = [one["stage"] for one in receipt.value["stages"] if one["stage"] in graph.stages]
+    runs = [run for run in runs_of(settings.home, recipe) if run.ended]
+    for run in runs[1:]:
+        if set(held) & (graph.origins(run.stages) - graph.origins(runs[0].stages)):
+            forget(settings.home, run)
+    reached = set(graph.dependents(held))
+    texts = {label for label in reached if graph.stages[label].name not in ("model", "proxy", "doremi")}
+    found = garbage.find(settings.home, 0)
+    return [one.label for one in found.garbage if one.label in texts and garbage.remove(settings.home, one)]
+
+
+def plan_lines(made: Plan) -> Iterator[str]:
+    """The plan in sentences, without the tables of what is affected."""
+    near = sum(target.entry.startswith(LIKE) for target in made.targets)
+    yield f"{len(made.targets):,} documents, {near:,} of them near-duplicates of the others"
+    for line in made.lines:
+        yield f"to be added to {made.list}: {line}"
+    yield from made.work.sentences()
+    seconds = sum(one.core_seconds or 0.0 for one in made.report.stages if one.stage.rpartition("-")[0] in LATE)
+    yield f"stages after the lists took {seconds:,.1f} CPU s the last time; token shards without the documents are copied"
+    for one in made.report.trainings:
+        if one.has_read and one.read != 0:
+            yield f"{one.stage} has read them and cannot forget them; a run with the list releases it for removal"
+    yield from (f"export that stays until you delete it: {one.address}" for one in made.report.exports)

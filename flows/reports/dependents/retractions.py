@@ -1,0 +1,226 @@
+"""What was retracted in a home, and which verdicts are stale because of it, or because their inputs have moved.
+
+<home>/retractions/<id>.json    a thing, the reason, the time, and of documents the stages that hold them
+
+`Staleness.of` is the one place that decides whether a verdict is stale. Everything that shows a verdict asks it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any
+
+import orjson
+
+from gristmill.flows.machine.runs import FLOWS, RecordedRun
+from gristmill.flows.reports.dependents.graph import HomeGraph, StoredVerdict, graph_of
+from gristmill.flows.reports.dependents.things import OF_DOCUMENTS, Thing, stage_roots
+from gristmill.storage import checked_json, files
+from gristmill.storage.damage import DamagedFileError
+from gristmill.storage.home import FinishedStage
+from gristmill.storage.printable import redact_url
+
+FOLDER = "retractions"
+
+
+@dataclass(frozen=True)
+class Retraction:
+    """`id`: of the thing; `when`: in UTC; `stages`: of documents, the labels of the stages that held them then. The
+    stages of other things are looked up when they are asked for, so that later ones count, too."""
+
+    id: str
+    thing: Thing
+    reason: str
+    when: str
+    stages: tuple[str, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.thing} was retracted on {self.when[:10]}: {self.reason}"
+
+    def roots(self, graph: HomeGraph) -> dict[str, str]:
+        """The stages that have the thing, each with the reason."""
+        if self.thing.kind in OF_DOCUMENTS:
+            return {label: "holds the documents" for label in self.stages if label in graph.stages}
+        return stage_roots(graph, self.thing).why
+
+
+def id_of(thing: Thing) -> str:
+    """16 hexadecimal characters, the same for the same thing."""
+    return files.digest(orjson.dumps([thing.kind, thing.name, thing.version, thing.digest]))[:16]
+
+
+def retraction(thing: Thing, reason: str, stages: Iterable[str] = ()) -> Retraction:
+    """A retraction as of now. Raises ValueError without a reason."""
+    if not reason.strip():
+        raise ValueError("a retraction needs a reason. Add --reason TEXT")
+    now = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}"
+    return Retraction(id_of(thing), thing, reason.strip(), now, tuple(sorted(stages)))
+
+
+def write(home: str, one: Retraction) -> str:
+    """Record a retraction, and return its path. Raises FileExistsError for a thing that is retracted already."""
+    path = _path(home, one.id)
+    if files.exists(path):
+        known = _read(path)
+        raise FileExistsError(f"{known.sentence}. To give another reason, first remove it with --undo {one.id}")
+    thing = {"kind": one.thing.kind, "name": redact_url(one.thing.name), "version": one.thing.version}
+    value = {"thing": thing | {"digest": one.thing.digest}, "reason": one.reason, "when": one.when}
+    checked_json.write(path, value | {"stages": list(one.stages)})
+    return path
+
+
+def undo(home: str, id_: str) -> Retraction:
+    """Remove a retraction, and return it. Raises LookupError if there is none."""
+    path = _path(home, id_)
+    if not id_ or not files.exists(path):
+        known = ", ".join(one.id for one in retractions(home)[0]) or "none"
+        raise LookupError(f"no retraction {id_} in {redact_url(home)}; the retractions are {known}")
+    one = _read(path)
+    files.remove(path)
+    return one
+
+
+def retractions(home: str) -> tuple[list[Retraction], list[str]]:
+    """All retractions of a home by time, and a sentence for each file that cannot be read."""
+    found, gaps = [], []
+    folder = files.join(home, FOLDER)
+    for name in files.names(folder):
+        if name.endswith(".json"):
+            try:
+                found.append(_read(files.join(folder, name)))
+            except (OSError, DamagedFileError, KeyError, TypeError) as error:
+                gaps.append(f"a retraction cannot be read: {error}")
+    return sorted(found, key=lambda one: (one.when, one.id)), gaps
+
+
+def _path(home: str, id_: str) -> str:
+    return files.join(home, FOLDER, f"{id_}.json")
+
+
+def _read(path: str) -> Retraction:
+    value = checked_json.read(path)
+    id_ = path.rpartition("/")[2].removesuffix(".json")
+    return Retraction(id_, Thing(**value["thing"]), value["reason"], value["when"], tuple(value["stages"]))
+
+
+class Staleness:
+    """Decides which verdicts of a home are stale. Its `graph` is read once, for all of them."""
+
+    def __init__(self, graph: HomeGraph) -> None:
+        self.graph = graph
+        self._retractions, self.gaps = retractions(graph.home)
+
+    @cached_property
+    def _retracted(self) -> list[tuple[Retraction, set[str]]]:
+        """Each retraction with the labels of all stages that rest on it."""
+        graph = self.graph
+        return [(one, set(graph.dependents(one.roots(graph)))) for one in self._retractions]
+
+    def retractions_of(self, labels: Iterable[str]) -> list[Retraction]:
+        """The retractions that one of some stages rests on."""
+        wanted = set(labels)
+        return [one for one, reached in self._retracted if reached & wanted]
+
+    def of_verdict(self, verdict: StoredVerdict) -> tuple[str, ...]:
+        """As `of`, for a verdict of the home."""
+        return self.of(verdict.runs, verdict.base, self._time_of(verdict))
+
+    def of(self, labels: Sequence[str], base: str = "", since: str = "") -> tuple[str, ...]:
+        """Why a verdict that rests on some stages is stale, a sentence each; empty if it is not.
+
+        It is stale if one of its inputs was retracted, or has moved. The inputs have moved if a stage was made again
+        with other contents, or if a later run of the recipe `base`, after `since` (UTC, as runs record it), made the
+        same stage from other files, or with takedown lists that the verdict's data was made without.
+        """
+        reasons = [one.sentence for one in self.retractions_of(labels)]
+        origins = [self.graph.stages[label] for label in sorted(self.graph.origins(labels))]
+        reasons += self._remade(origins)
+        if base and (run := self._newest(base)) is not None and run.began > since:
+            reasons += self._moved(origins, run)
+        return tuple(dict.fromkeys(reasons))
+
+    @cached_property
+    def _current(self) -> Mapping[str, str]:
+        """By the label of a stage that was made again, that of the folder that counts."""
+        found, folder = {}, files.join(self.graph.home, "remade")
+        for name in files.names(folder):
+            label = name.removesuffix(".json")
+            if label in self.graph.stages and name.endswith(".json"):
+                try:
+                    found[label] = f"{label.rpartition('-')[0]}-{checked_json.read(files.join(folder, name))['key']}"
+                except (OSError, DamagedFileError, KeyError) as error:
+                    self.gaps.append(f"whether {label} was made again is unknown: {error}")
+        return found
+
+    def _remade(self, origins: Iterable[FinishedStage]) -> Iterator[str]:
+        for stage in origins:
+            again = self.graph.stages.get(self._current.get(stage.label, ""))
+            if again is not None and again.contents != stage.contents:
+                yield f"its input {stage.label} was made again, as {again.label}, with other contents"
+
+    def _newest(self, base: str) -> RecordedRun | None:
+        """The newest finished run of a recipe, as reports open it."""
+        runs = [run for run in self.graph.runs if run.name == base and run.ended and run.flow in FLOWS]
+        return max(runs, key=lambda run: run.id, default=None)
+
+    def _moved(self, origins: Sequence[FinishedStage], run: RecordedRun) -> Iterator[str]:
+        now = [self.graph.stages[label] for label in run.stages if label in self.graph.stages]
+        known = {stage.label for stage in origins}
+        when = f"the newest run of {run.name} ({run.began[:10]})"
+        for stage in origins:
+            others = [other for other in now if _is_same_but_files(stage, other)]
+            if others and not any(other.label in known or _has_same_files(stage, other) for other in now):
+                yield f"its input {stage.label} has moved: {when} read other files, in {others[0].label}"
+        before = {checksum for stage in origins for checksum in _takedowns(stage)}
+        after = {checksum for stage in now if stage.name == "takedowns" for checksum in _takedowns(stage)}
+        if newer := len(after - before):
+            lists = f"{newer} takedown list{'s' * (newer > 1)}"
+            yield f"its inputs have moved: {when} has {lists} that they were made without"
+
+    def _time_of(self, verdict: StoredVerdict) -> str:
+        """When a verdict was reached: the start of the newest run that made or used its training runs; of an
+        unrecorded one the time of its file."""
+        runs = [run.began for run in self.graph.runs if run.flow not in FLOWS and {*verdict.runs} & {*run.stages}]
+        if runs:
+            return max(runs)
+        return f"{datetime.fromtimestamp(files.modified(verdict.file), UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def _is_same_but_files(stage: FinishedStage, other: FinishedStage) -> bool:
+    """Whether two stages were made alike, but from files with other contents. Of documents only the sources and the
+    limit are compared: a decision measures signals in other passes than a run."""
+    if stage.name != other.name or _files(stage) == _files(other):
+        return False
+    if stage.name == "documents":
+        return all(stage.settings.get(name) == other.settings.get(name) for name in ("formats", "limit"))
+    return _made_by(stage) == _made_by(other)
+
+
+def _has_same_files(stage: FinishedStage, other: FinishedStage) -> bool:
+    return stage.name == other.name and _files(stage) == _files(other)
+
+
+def _files(stage: FinishedStage) -> dict[str, str]:
+    """The digests of the files that a stage read from outside of the home."""
+    return {name: digest for name, digest in stage.digests.items() if name not in stage.read}
+
+
+def _made_by(stage: FinishedStage) -> tuple[Any, ...]:
+    stages = {name: digest for name, digest in stage.digests.items() if name in stage.read}
+    return stage.version, stage.settings, stage.decided_by, stages
+
+
+def _takedowns(stage: FinishedStage) -> Iterator[str]:
+    """Checksums of the takedown lists in a stage's settings."""
+    lists = stage.settings.get("takedowns")
+    if isinstance(lists, Mapping):
+        yield from (checksum for _, checksum in lists.get("checksums", ()))
+
+
+def stale(home: str, keys: Iterable[str], base: str = "", since: str = "") -> tuple[str, ...]:
+    """Why a verdict that rests on proxy runs with these keys is stale: `Staleness.of` for one verdict."""
+    graph = graph_of(home)
+    by_key = {stage.key: label for label, stage in graph.stages.items()}
+    return Staleness(graph).of([by_key[key] for key in keys if key in by_key], base, since)

@@ -1,0 +1,177 @@
+"""A verdict whose inputs were retracted, or have moved, is stale wherever it is shown."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import mlflow
+import pytest
+from typer.testing import CliRunner
+
+from gristmill.flows.cli import app
+from gristmill.flows.cli.results import decision_parts
+from gristmill.flows.experiments.decisions.report import leaderboard
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.reports.dependents.graph import graph_of
+from gristmill.flows.reports.dependents.marks import TAG, marked
+from gristmill.flows.reports.dependents.retractions import Staleness, retractions, stale
+from gristmill.flows.run.tracking import PARENT_TAG, TrackedExperiment
+from gristmill.storage import checked_json, files
+from gristmill.tasks.engine import remakes
+from tests.flows.decisions import report
+from tests.flows.dependents.planted import decision, run, stage
+
+REASON = "merged pages by a shared greeting"
+
+
+def chain(home: str, files: str = "f" * 32, version: int = 1, name: str = "web") -> dict:
+    documents = stage(home, "documents", {"files": files}, versions={"extract": version}, says=files + name)
+    tokens = stage(home, "tokens", {"documents": documents}, says=files + name)
+    return {"documents": documents, "tokens": tokens, "proxy": stage(home, "proxy", {"tokens": tokens}, says=name)}
+
+
+def invoke(home: str, *words: str) -> str:
+    told = CliRunner().invoke(app, ["home", "retract", *words], env={"GRISTMILL_HOME": home}, catch_exceptions=False)
+    assert told.exit_code == 0
+    return told.stdout
+
+
+@pytest.fixture
+def home(tmp_path) -> str:
+    """With a decision on an extraction of version 1, and one on another of version 2."""
+    home = str(tmp_path)
+    decision(home, "old", chain(home)["proxy"])
+    decision(home, "new", chain(home, version=2, name="other")["proxy"])
+    return home
+
+
+def stale_in(home: str) -> dict[str, tuple[str, ...]]:
+    return {one.base: one.stale for one in leaderboard(home)}
+
+
+def page(home: str, base: str) -> str:
+    [path] = Path(home, "decisions").glob(f"{base}-*.html")
+    return path.read_text()
+
+
+def test_without_write_nothing_is_changed(home):
+    before = sorted(path for path in Path(home).rglob("*") if path.is_file())
+    text = invoke(home, "extract@1", "--reason", REASON)
+    assert "step extract@1: 3 stages" in text and "nothing was changed. Add --write" in text
+    assert sorted(path for path in Path(home).rglob("*") if path.is_file()) == before
+    assert stale_in(home) == {"old": (), "new": ()}
+
+
+def test_a_retraction_makes_verdicts_stale_in_the_list_and_on_the_page_until_it_is_undone(home):
+    text = invoke(home, "extract@1", "--reason", REASON, "--write")
+    assert "pages of verdicts: 1 changed" in text and "MLflow: 0 runs marked as stale" in text
+    [one], gaps = retractions(home)
+    assert not gaps and one.reason == REASON and one.when[:2] == "20"
+    [sentence] = stale_in(home)["old"]
+    assert sentence == f"step extract@1 was retracted on {one.when[:10]}: {REASON}"
+    assert stale_in(home)["new"] == ()
+    assert sentence in page(home, "old") and "Stale" not in page(home, "new")
+    listed = CliRunner().invoke(app, ["decide", "list"], env={"GRISTMILL_HOME": home}).stdout
+    assert REASON in listed and "stale" in listed
+    # what is made later by the same version is stale, too
+    assert stale(home, [chain(home, name="later")["proxy"].key]) == (sentence,)
+    with pytest.raises(FileExistsError, match=f"was retracted.*--undo {one.id}"):
+        invoke(home, "extract@1", "--reason", "again", "--write")
+    assert sentence in invoke(home) and one.id in invoke(home)
+    invoke(home, "--undo", one.id)
+    assert stale_in(home)["old"]
+    invoke(home, "--undo", one.id, "--write")
+    assert stale_in(home)["old"] == () and "Stale" not in page(home, "old")
+    assert retractions(home) == ([], [])
+
+
+def test_a_reason_is_needed_and_a_damaged_retraction_is_reported(home):
+    with pytest.raises(ValueError, match="needs a reason"):
+        invoke(home, "extract@1", "--write")
+    files.write_bytes(f"{home}/retractions/damaged.json", b"{}")
+    staleness = Staleness(graph_of(home))
+    assert len(staleness.gaps) == 1 and "damaged.json" in staleness.gaps[0]
+    assert "a retraction cannot be read" in invoke(home)
+
+
+@pytest.mark.extended
+def test_runs_in_mlflow_have_a_tag_as_long_as_they_are_stale(home):
+    settings = MachineSettings(home=home)
+    paths = Path(home, "decisions").glob("*.json")
+    proxies = {path.stem.partition("-")[0]: path.stem.partition("-")[2] for path in paths}
+    experiment = TrackedExperiment(settings, "web")
+    runs = {}
+    for name, key in proxies.items():
+        runs[name] = experiment.create(name, {"decision": key})
+        child = {"decision": key, PARENT_TAG: runs[name]}
+        runs[f"{name} proxy"] = experiment.create(name, child | {"gristmill.proxy": key})
+        runs[f"{name} other arm"] = experiment.create(name, child | {"gristmill.proxy": "other"})
+
+    def tags() -> set[str]:
+        client = mlflow.MlflowClient(settings.tracking_uri)
+        return {name for name, run in runs.items() if TAG in client.get_run(run).data.tags}
+
+    invoke(home, "extract@1", "--reason", REASON, "--write")
+    assert tags() == {"old", "old proxy"}
+    [one], _ = retractions(home)
+    invoke(home, "--undo", one.id, "--write")
+    assert tags() == set()
+
+
+def test_inputs_have_moved_if_a_later_run_reads_other_files(tmp_path):
+    home = str(tmp_path)
+    before = chain(home)
+    run(home, "web", before["documents"], before["tokens"])
+    run(home, "web", before["documents"], before["proxy"], flow="ablate")
+    decision(home, "web", before["proxy"])
+    assert stale_in(home) == {"web": ()}
+    # an earlier run on other files, and a later one of another recipe, move nothing
+    run(home, "other", chain(home, "a" * 32, name="other")["documents"])
+    assert stale_in(home) == {"web": ()}
+    later = chain(home, "b" * 32)
+    recorder = run(home, "web", later["documents"], later["tokens"])
+    _began_later(recorder._path)
+    [sentence] = stale_in(home)["web"]
+    assert "has moved: the newest run of web" in sentence and later["documents"].label in sentence
+
+
+def _began_later(path: str) -> None:
+    """A run of the future, so that a test need not wait for a second."""
+    checked_json.write(path, checked_json.read(path) | {"began": "2999-01-01 00:00:00"})
+
+
+def test_inputs_have_moved_if_a_stage_was_made_again_with_other_contents(tmp_path):
+    home = str(tmp_path)
+    before = chain(home)
+    decision(home, "web", before["proxy"])
+    remakes.begin_again(home, "tokens", before["tokens"].key)
+    assert stale_in(home) == {"web": ()}, "it is not finished"
+    key = remakes.current(home, "tokens", before["tokens"].key)
+    copy = f"{home}/stages/tokens-{key}/manifest.json"
+    value = checked_json.read(f"{before['tokens'].folder}/manifest.json")
+    checked_json.write(copy, value | {"key": key})
+    assert stale_in(home) == {"web": ()}, "it has the same contents"
+    checked_json.write(copy, value | {"key": key, "contents": "0" * 32})
+    [sentence] = stale_in(home)["web"]
+    assert f"{before['tokens'].label} was made again, as tokens-{key}, with other contents" in sentence
+
+
+def test_inputs_have_moved_if_a_later_run_has_a_newer_takedown_list(tmp_path):
+    home = str(tmp_path)
+    before = chain(home)
+    decision(home, "web", before["proxy"])
+    lists = {"checksums": [["gone.txt", "c" * 32]]}
+    taken = stage(home, "takedowns", {"documents": before["documents"]}, takedowns=lists)
+    _began_later(run(home, "web", before["documents"], taken)._path)
+    [sentence] = stale_in(home)["web"]
+    assert sentence.endswith("has 1 takedown list that they were made without")
+    after = stage(home, "proxy", {"kept": taken}, says="after")
+    decision(home, "web", after)
+    assert sorted(map(len, (one.stale for one in leaderboard(home)))) == [0, 1]
+
+
+def test_a_report_prints_first_that_it_is_stale_and_a_page_has_one_note():
+    decided = replace(report({"without minhash": 0.1}), stale=("<b> was retracted",))
+    assert next(iter(decision_parts(decided, MachineSettings(home="/nowhere")))) == "stale: <b> was retracted"
+    once = marked("<h1>A</h1><p>b</p>", ["<b>", "c"])
+    assert once == marked(once, ["<b>", "c"]) and "&lt;b&gt;" in once and "<b>" not in once
+    assert marked(once, []) == "<h1>A</h1><p>b</p>" and marked("no heading", ["c"]) == "no heading"
