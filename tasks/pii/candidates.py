@@ -61,10 +61,11 @@ CURL = 16  # what follows the word `curl`
 BASIC = 17  # 12 or more characters of a token behind the word `basic` and a space
 WIDE_MAILBOX = 18  # like MAILBOX, with a full-width @
 ESCAPED = 19  # like MAILBOX, with %40
+NAMED = 20  # what follows a word that ends in `key`, `token`, `secret` or `credentials` and has a value
 CODE = 14  # a word or number that holds a digit, 6 characters or more; only if asked for
 
 _MIN_KEY_LENGTH = 20
-_SECRET, _HOOK, _PASSWORD, _CURL = 60, 200, 90, 300
+_SECRET, _HOOK, _PASSWORD, _CURL, _NAMED = 60, 200, 260, 300, 260
 _MIN_CODE_LENGTH, _MAX_CODE_LENGTH = 6, 32
 # digits of a number with a trunk prefix 0, by spaces in the region's groups, and in others
 _MIN_DIGITS_WITH_TRUNK, _MIN_DIGITS_REGROUPED = 9, 10
@@ -97,15 +98,37 @@ def _ending(data, stop):
     return ending
 
 
-_OKEN, _ARER, _OOKS, _EGIN, _SKEY, _UNDERSCORE_KEY, _CURL_WORD, _ASIC = (
+_OKEN, _ARER, _OOKS, _EGIN, _SKEY, _UNDERSCORE_KEY, _CURL_WORD, _ASIC, _CRET, _IALS, _REDS = (
     np.uint32(int.from_bytes(ending, "big"))
-    for ending in (b"oken", b"arer", b"ooks", b"egin", b"skey", b"\x7fkey", b"curl", b"asic")
+    for ending in (
+        *(b"oken", b"arer", b"ooks", b"egin", b"skey", b"\x7fkey", b"curl", b"asic", b"cret", b"ials", b"reds"),
+    )
 )  # as `_ending` gives them, which makes \x7f of an underscore
+_THREE, _KEY_WORD = np.uint32(0xFFFFFF), np.uint32(int.from_bytes(b"key", "big"))
 # Of `password`, `passwd`, `passphrase`, `passwort` and `kennwort`, `passe`; and `pwd` behind an underscore or `;`.
 _WORD_, _SSWD, _RASE, _WORT, _ASSE, _UNDERSCORE_PWD, _SEMICOLON_PWD = (
     np.uint32(int.from_bytes(ending, "big"))
     for ending in (b"word", b"sswd", b"rase", b"wort", b"asse", b"\x7fpwd", b";pwd")
 )
+
+
+@nb.njit(nogil=True, cache=True)
+def _has_sign(data, begin, first, stop, end):
+    """Whether the word from `first` to `stop` may be given a value: by a sign, the end of a quotation with a comma,
+    `is`, or as an option of a command."""
+    if stop < end and byte(data, stop) == 0x20 and first > begin and byte(data, first - 1) == 0x2D:
+        return True
+    i, quoted = stop, False
+    while i < end and i < stop + 8:
+        b = byte(data, i)
+        if b == 0x22 or b == 0x27 or b == 0x60 or b == 0x5D:
+            quoted = True
+        elif b == 0x3A or b == 0x3D or b == 0x3E:
+            return True
+        elif b != 0x20 and b != 0x09:
+            return (quoted and (b == 0x2C or b == 0x76)) or (b == 0x69 and i == stop + 1)
+        i += 1
+    return False
 
 
 @nb.njit(nogil=True, cache=True)
@@ -118,6 +141,9 @@ def _announced(data, begin, first, stop, end, classes):
         return PASSWORD, stop, min(end, stop + _PASSWORD)
     if ending == _CURL_WORD:
         return (CURL, stop, min(end, stop + _CURL)) if stop - first == 4 else (-1, stop, stop)
+    is_name = ending & _THREE == _KEY_WORD or ending == _OKEN or ending == _CRET or ending == _IALS or ending == _REDS
+    if is_name and _has_sign(data, begin, first, stop, end):
+        return NAMED, stop, min(end, stop + _NAMED)
     if ending == _ASIC and stop - first == 5:
         start, after = token(data, stop, end, classes, True)
         return BASIC if after else -1, start, after

@@ -1,7 +1,7 @@
 """Secrets: keys that their own form tells, and those that a word, a URL or a frame around them says to be such.
 
 Keys whose form says whose they are follow the rules of gitleaks (config/gitleaks.toml), but for the last eight, which
-have none there; keys without a form of their own (a hash behind the word `secret`) are left out. Also masked are
+have none there; keys without a form of their own are in `gristmill.tasks.pii.named_keys`. Also masked are
 
 - JSON Web Tokens with a signature (RFC 7519: three parts in base64url, the first of which is an object with `alg`);
 - the tokens of bots of Discord (the bot's number in base64, a time, a code) and Telegram (the bot's number, a colon, a
@@ -160,7 +160,7 @@ def tokens(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:
     return [(0, len(value))] if len(set(value)) >= _MIN_DISTINCT else []
 
 
-def named(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:
+def access_keys(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:
     """Where in the candidate a secret stands, given the word that ends before it."""
     match = _SECRET_NAME.search(before) and _SECRET.match(value + after)
     if not match or PLACEHOLDER.search(match[1]) or len(set(match[1])) < _MIN_DISTINCT:
@@ -203,7 +203,8 @@ def passwords(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]
 _WORD = re.compile(rb"(?:pass(?:word|wd|phrase|wort)|kennwort|(?<![a-z])passe|(?<![a-z])pwd)\Z", re.IGNORECASE)
 _OPTION = re.compile(rb"--?[\w-]*\Z", re.ASCII)
 _GIVEN = re.compile(
-    rb"(?P<sign>[\"'`]?\]?[ \t]{0,4}(?::=|=>|[:=])[ \t]{0,4}|[ ](?:is|was|ist|est)[ ]?:?[ ]?|[\"']?>|[\"'] value=)"
+    rb"(?P<sign>[\"'`]?\]?[ \t]{0,4}(?::=|=>|[:=])[ \t]{0,4}|[ ](?:is|was|ist|est)[ ]?:?[ ]?|[\"']?>|[\"'] value="
+    rb"|[\"'][ \t]{0,4},[ \t]{0,4}(?=[\"']))"
     rb"(?:(?P<quote>[\"'`])(?P<quoted>[^\"'`\n]{6,64})(?P=quote)|(?P<bare>[^\s\"'`<>,;|]{8,65}))"
 )
 _BEHIND_OPTION = re.compile(

@@ -18,17 +18,18 @@ from gristmill.tasks.documents.step import Bound, Cut, EditStep, Settings, Signa
 from gristmill.tasks.models.language import CODES
 from gristmill.tasks.pii.credentials import (
     BEGINNINGS,
+    access_keys,
     basic,
     blocks,
     hooks,
     keys,
-    named,
     of_curl,
     passwords,
     said,
     tokens,
 )
 from gristmill.tasks.pii.emails import emails, escaped_emails, spelled, wide_emails
+from gristmill.tasks.pii.named_keys import named
 from gristmill.tasks.url.canonical import PUBLIC_SUFFIXES
 
 if TYPE_CHECKING:
@@ -143,6 +144,7 @@ class Pii(EditStep):
     libraries: ClassVar = ("phonenumbers", "python-stdnum")  # which carry numbering plans
     package_data: ClassVar = (PUBLIC_SUFFIXES,)
 
+    work_version: ClassVar[int] = 2  # keys by their names
     step: Literal["pii"] = "pii"
     keeps_removed: ClassVar[bool] = False
     kinds: tuple[Kind, ...] = Field(KINDS, min_length=1, description="Kinds of personal data to mask.")
@@ -337,11 +339,12 @@ def _judges() -> dict[int, list[tuple[Kind, Callable[..., Iterable[tuple[int, in
         candidates.ACCOUNT: [("iban", identifiers.ibans)],
         candidates.KEY: [("api_key", keys)],
         candidates.TOKEN: [("api_key", tokens)],
-        candidates.SECRET: [("api_key", named)],
+        candidates.SECRET: [("api_key", access_keys)],
+        candidates.NAMED: [("api_key", access_keys), ("api_key", named)],
         candidates.HOOK: [("api_key", hooks)],
         candidates.BLOCK: [("api_key", blocks)],
         candidates.LOGIN: [("api_key", passwords)],
-        candidates.PASSWORD: [("api_key", said)],
+        candidates.PASSWORD: [("api_key", said), ("api_key", named)],
         candidates.CURL: [("api_key", of_curl)],
         candidates.BASIC: [("api_key", basic)],
         candidates.CODE: [("national_id", identifiers.national_ids)],

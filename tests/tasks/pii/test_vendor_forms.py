@@ -11,12 +11,7 @@ from tests.tasks.pii.vendor_forms import forms, others
 # names (docs/guides/personal-data.md).
 NOT_SOUGHT = {
     "Atlassian token",
-    "Azure client secret",
-    "Azure storage account key",
-    "Mailchimp key",
-    "Terraform Cloud token",
     "Twilio API key",
-    "Twilio auth token",
 }
 
 
