@@ -115,6 +115,8 @@ def _creative_commons(kind: str, version: str | None, port: str | None) -> str |
         return None
     name = _joined(parts, version)
     ported = f"{name}-{port.upper()}" if port and version else ""
+    if "BY" not in parts:  # the first licenses did without; SPDX has one of them
+        return _known(name)
     return ported if ported and _known(ported) else name
 
 

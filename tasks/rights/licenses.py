@@ -91,7 +91,8 @@ def of_page(tree: "HTMLTree") -> License | None:
 
 
 def _elements(tree: "HTMLTree", selector: str) -> "list[ElementNode]":
-    return list(tree.document.query_selector_all(selector)) if tree.document is not None else []
+    # `values`, since iterating over the list itself takes time quadratic in its length
+    return tree.document.query_selector_all(selector).values() if tree.document is not None else []
 
 
 def _one(found: dict[str, License]) -> License | None:
@@ -253,7 +254,8 @@ def _scope_of(words: str) -> Scope | None:
     sentence = _SENTENCE.split(words)[-1][-_CONTEXT:]
     for clause in (_CLAUSE.split(sentence)[-1], sentence):
         if match := _OF_PAGE.search(clause):
-            before = clause[: match.start()]
+            # `icons by Ann, licensed under`: the subject is in the clause before
+            before = clause[: match.start()] if match.start() else sentence[: -len(clause)]
             return PART if _OF_PART.search(before) else PAGE
         if _OF_PART.search(clause):
             return PART

@@ -41,7 +41,7 @@ def page_rights(page: str, headers: Sequence[Sequence[str]]) -> Rights:
     if has_meta or has_license:
         tree = HTMLTree.parse(page)
         if has_meta and tree.document is not None:
-            statements += of_metas(tree.document.query_selector_all(META_TAGS))
+            statements += of_metas(tree.document.query_selector_all(META_TAGS).values())
         if has_license and tree.document is not None:
             stated = stated or of_page(tree)
     return Rights(

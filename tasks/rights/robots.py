@@ -20,6 +20,8 @@ else:
     protego = wrapt.lazy_import("protego")
 
 MAX_BYTES = 500 << 10  # RFC 9309, section 2.5: a crawler must read at least so much
+# A URL is compared with each rule that has a wildcard, and each rule is held for each agent of its group.
+MAX_WILDCARDS, MAX_PAIRS = 1_000, 200_000
 LIBRARIES = ("http-sf", "protego")
 
 _LINE_ENDS = re.compile(r"\r\n|\r|\n")
@@ -67,6 +69,8 @@ class Robots:
     def __init__(self, text: str) -> None:
         self._text = text
         self._groups: dict[str, list[Rule]] = {}
+        self._asked: dict[tuple[str, ...], dict[str, list[str]]] = {}
+        self._parsed_usages: dict[str, protego.Protego] = {}
 
     @cached_property
     def rules(self) -> list[Rule]:
@@ -93,8 +97,25 @@ class Robots:
         """Whether the agent may fetch the URL."""
         return self._parsed.can_fetch(url, agent)
 
+    @cached_property
+    def excess(self) -> str:
+        """Why the file is not evaluated, "" if it is: it has too many rules, and reserves all pages then."""
+        wildcards = sum("*" in rule.value for rule in self.rules if rule.kind != "agent")
+        if wildcards > MAX_WILDCARDS:
+            return f"more than {MAX_WILDCARDS:,} rules with wildcards"
+        agents = rules = pairs = 0
+        for rule in self.rules:
+            if rule.kind != "agent":
+                rules += 1
+                pairs += agents
+            else:
+                agents, rules = (1, 0) if rules else (agents + 1, 0)
+        return f"more than {MAX_PAIRS:,} pairs of agents and rules" if pairs > MAX_PAIRS else ""
+
     def block(self, url: str, agents: Sequence[str]) -> Block | None:
         """Why one of the agents may not fetch the URL; None if all may. Agents of one group are asked about once."""
+        if self.excess:
+            return Block((_ANY,), self.excess)
         blocked: dict[str, list[str]] = {}
         for token, named in self._by_token(agents).items():
             if not self.allows(url, named[0]):
@@ -110,7 +131,7 @@ class Robots:
         If the preferences for several agents differ, it is the one that disallows. A path that may not be fetched has
         none (draft-ietf-aipref-attach-05, section 3.1).
         """
-        if all(rule.kind != "usage" for rule in self.rules):
+        if self.excess or all(rule.kind != "usage" for rule in self.rules):
             return None
         stated: dict[str, Block] = {}
         for token, named in self._by_token(agents).items():
@@ -124,10 +145,14 @@ class Robots:
         return next(((preference, stated[preference]) for preference in ("n", "y") if preference in stated), None)
 
     def _by_token(self, agents: Sequence[str]) -> dict[str, list[str]]:
-        groups: dict[str, list[str]] = {}
-        for agent in agents:
-            groups.setdefault(self.token(agent), []).append(agent)
-        return groups
+        """The agents by the names in the file that they go by."""
+        asked = tuple(agents)
+        if asked not in self._asked:
+            groups: dict[str, list[str]] = {}
+            for agent in asked:
+                groups.setdefault(self.token(agent), []).append(agent)
+            self._asked = {asked: groups}
+        return self._asked[asked]
 
     def _usages(self, use: str, preference: str) -> "protego.Protego":
         """A robots.txt by which a URL may be fetched exactly if this preference is stated for it.
@@ -136,7 +161,7 @@ class Robots:
         `Disallow`, and all other paths are disallowed by the shortest pattern that there is.
         """
         key = f"{use}={preference}"
-        if key not in self._memo:
+        if key not in self._parsed_usages:
             lines = []
             for rule in self.rules:
                 if rule.kind == "agent":
@@ -147,12 +172,8 @@ class Robots:
                     path, stated = _preferences(rule.value)
                     own = [each for each in stated if each.startswith(f"{use}=")]
                     lines += [f"{'Allow' if each == key else 'Disallow'}: {path}" for each in own]
-            self._memo[key] = protego.Protego.parse("\n".join([*lines, "Disallow: /"]))
-        return self._memo[key]
-
-    @cached_property
-    def _memo(self) -> "dict[str, protego.Protego]":
-        return {}
+            self._parsed_usages[key] = protego.Protego.parse("\n".join([*lines, "Disallow: /"]))
+        return self._parsed_usages[key]
 
     def _line(self, url: str, token: str) -> str:
         """The disallowing line of a group with the longest path that fits, and its number."""

@@ -189,7 +189,11 @@ MIXTURE = {"weights": {"web": 1}, "heldout_fraction": 0.3}
 
 
 def outputs(home: Path, given: dict) -> Outputs:
-    small = {"tokenizer": {"vocab_size": 320}, "model": {"seq_len": 64}, "training": {"steps": 2, "batch": 2}}
+    small = {
+        "tokenizer": {"vocab_size": 320},
+        "model": {"seq_len": 64},
+        "training": {"steps": 2, "batch": 2, "warmup_steps": 1},
+    }
     made = Outputs(corpora.context(str(home)), load({**given, "mixture": MIXTURE, **small}))
     made.make("tokens")
     return made
