@@ -5,7 +5,6 @@ which takes little, and the token shards of those from which it takes nothing ar
 """
 
 from dataclasses import dataclass, replace
-from functools import partial
 
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
@@ -18,13 +17,12 @@ from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec, Work
+from gristmill.tasks.reading.listing import files_of
 from gristmill.tasks.rights.robots import LIBRARIES
 from gristmill.tasks.rights.shards import SitePolicy, keep_permitted
 from gristmill.tasks.rights.sites import write_sites
 from gristmill.tasks.rights.step import Rights
 from gristmill.tasks.url.step import Url
-
-SITE_FILES, SITE_RIGHTS = "site_files", "site_rights"
 
 
 class SiteLists(Settings):
@@ -43,25 +41,26 @@ class SiteRightsPlaces:
 
 
 def site_files(context: RunContext, step: Rights) -> StageResult:
-    """The lists of sites' files of the step as a table."""
+    """The lists of sites' files of the step as a table. Raises FileNotFoundError for a list that is not there."""
     local = context.placed(step)
-    named = [("robots", address) for address in local.robots] + [("tdmrep", address) for address in local.tdmrep]
-    paths = tuple(files.absolute(address) for _, address in named)
+    named = {"robots": local.robots, "tdmrep": local.tdmrep}
     notes = f"{context.settings.local_folder}/fingerprints"
-    digests = {
-        f"list {number}": context.outside({"file": path}, partial(fingerprint, path, notes, context.settings.remote_io))
-        for number, path in enumerate(paths)
-    }
-    record = SiteLists(
-        lists=tuple((kind, path.rpartition("/")[2]) for (kind, _), path in zip(named, paths, strict=True))
-    )
+
+    def look() -> list[tuple[str, str, str, str]]:
+        return [
+            (kind, files.absolute(path), name, fingerprint(path, notes, context.settings.remote_io))
+            for kind, addresses in named.items()
+            for path, name in sorted(files_of(addresses).items())
+        ]
+
+    lists = context.outside({"site files": {kind: [*addresses] for kind, addresses in named.items()}}, look)
     spec = StageSpec(
-        name=SITE_FILES,
+        name="site_files",
         version=1,
         body=_collect,
-        record=record,
-        inputs=digests,
-        places=paths,
+        record=SiteLists(lists=tuple((kind, name) for kind, _, name, _ in lists)),
+        inputs={f"list {number}": digest for number, (_, _, _, digest) in enumerate(lists)},
+        places=tuple(path for _, path, _, _ in lists),
     )
     return context.build(spec)
 
@@ -88,7 +87,7 @@ def site_rights(context: RunContext, recipe: Recipe, corpus: Corpus) -> Corpus:
     )
     places = SiteRightsPlaces(corpus.places, Parts(corpus.extracted.folder, corpus.places.shards()), sites.part(0))
     spec = StageSpec(
-        name=SITE_RIGHTS,
+        name="site_rights",
         version=1,
         body=_keep,
         record=policy,

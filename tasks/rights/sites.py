@@ -15,13 +15,14 @@ from urllib.parse import urljoin
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gristmill.storage import files, layout, parquet
+from gristmill.storage import layout, parquet
 from gristmill.storage.printable import redact_url
 from gristmill.storage.remote.config import configured
 from gristmill.tasks.documents.selection import read_rows
 from gristmill.tasks.reading import archives, tables
+from gristmill.tasks.reading.listing import expand
 from gristmill.tasks.reading.record import Columns, Record
-from gristmill.tasks.rights.robots import MAX_BYTES, matches, text_of
+from gristmill.tasks.rights.robots import matches, text_of
 from gristmill.tasks.rights.statements import ALLOWED, RESERVED
 from gristmill.tasks.url.canonical import Canonical, canonical_host, canonicalizer
 
@@ -30,7 +31,7 @@ ROBOTS: Kind = "robots"
 TDMREP: Kind = "tdmrep"
 PATHS: dict[Kind, str] = {ROBOTS: "/robots.txt", TDMREP: "/.well-known/tdmrep.json"}
 
-_MAX_PAYLOAD = 32 << 20  # of an answer; the rest of a robots.txt behind MAX_BYTES is not read
+_MAX_PAYLOAD = 32 << 20  # of an answer; of a robots.txt the first 500 KiB are read
 _MAX_REDIRECTS = 5  # RFC 9309, section 2.3.1.2
 _MAX_RULES = 10_000  # of a tdmrep.json
 _TABLE = re.compile(r"\.(parquet|jsonl|ndjson|json)(?:\.(?:gz|zst|lz4))?\Z", re.I)
@@ -186,10 +187,9 @@ class TdmRules:
 
 
 def list_problem(address: str) -> str:
-    """Why a list of sites' files cannot be read, "" if nothing is known against it."""
-    if not files.exists(address):
-        return f"the list {redact_url(address)} does not exist; correct the path or remove it"
+    """Why lists of sites' files, given by an address or a glob, cannot be read; "" if nothing is known against them."""
+    try:
+        expand([address])
+    except (OSError, ValueError) as error:
+        return f"{redact_url(address)}: {error}. Correct the address, or remove it"
     return ""
-
-
-assert MAX_BYTES < _MAX_PAYLOAD

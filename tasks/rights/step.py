@@ -6,7 +6,7 @@ tdmrep.json) and lists of hosts change without the pages, so they are applied af
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import pyarrow as pa
 from pydantic import Field
@@ -36,6 +36,31 @@ _LISTS = ("robots", "tdmrep", "hosts")
 _LICENSE = re.compile(r"[A-Za-z0-9.+-]+")
 
 
+_SIGNALS = (
+    Signal(
+        f"rights_{ROBOTS_TAG}", "string", "", "X-Robots-Tag and meta robots", "The directive that reserves the page."
+    ),
+    Signal(f"rights_{TDM}", "string", "", "TDMRep", "The reservation that the page or its HTTP headers state."),
+    Signal(
+        f"rights_{CONTENT_USAGE}",
+        "string",
+        "",
+        "draft-ietf-aipref-attach",
+        "The preference of the HTTP headers against training.",
+    ),
+    Signal(
+        "rights_granted", "string", "", "own", "What the page states in favor of training: a license or a preference."
+    ),
+)
+
+
+class _OfPages:
+    """The signals of the step: none where no statement of a page counts, so that then nothing is measured."""
+
+    def __get__(self, step: "Rights | None", kind: type["Rights"]) -> tuple[Signal, ...]:
+        return _SIGNALS if step is None or step.reads_pages else ()
+
+
 class Rights(DocumentStep):
     """Drop documents whose pages or sites reserve the use of their content, or whose license is not wanted.
 
@@ -59,10 +84,10 @@ class Rights(DocumentStep):
         ("noai",), description=f"Directives of robots_tag that drop a document: {', '.join(DIRECTIVES)}."
     )
     robots: tuple[Address, ...] = Field(
-        (), description="Addresses of WARC files or tables (`host`, `text`) with robots.txt files of sites."
+        (), description="Addresses or globs of WARC files or tables (`host`, `text`) with robots.txt files of sites."
     )
     tdmrep: tuple[Address, ...] = Field(
-        (), description="Addresses of WARC files or tables (`host`, `text`) with tdmrep.json files of sites."
+        (), description="Addresses or globs of WARC files or tables (`host`, `text`) with tdmrep.json files of sites."
     )
     hosts: tuple[Address, ...] = Field(
         (), description="Addresses of lists of hosts, URLs or folders that are reserved, as takedown lists have them."
@@ -79,15 +104,12 @@ class Rights(DocumentStep):
         "license of the page, a TDM reservation of 0 or train-ai=y.",
     )
 
+    signals: ClassVar[Any] = _OfPages()
     # the lists are here, since no stored signal shows what another list would do
     signal_fields: ClassVar = ("agents", "protocols", "directives", *_LISTS)
 
     def measuring(self) -> Self:
         return super().measuring().model_copy(update=dict.fromkeys(_LISTS, ()))
-
-    @property
-    def signals(self) -> tuple[Signal, ...]:  # type: ignore[override]  # they depend on the settings
-        return _SIGNALS if self.reads_pages else ()
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -159,22 +181,6 @@ class Rights(DocumentStep):
             yield f"steps.rights: after all other steps, drops documents by lists of sites ({lists})"
         if "robots" in self.protocols and not self.robots:
             yield "steps.rights: robots.txt has no effect, because the step has no list in `robots`"
-
-
-_SIGNALS = (
-    Signal(
-        f"rights_{ROBOTS_TAG}", "string", "", "X-Robots-Tag and meta robots", "the directive that reserves the page"
-    ),
-    Signal(f"rights_{TDM}", "string", "", "TDMRep", "the reservation that the page or its HTTP headers state"),
-    Signal(
-        f"rights_{CONTENT_USAGE}",
-        "string",
-        "",
-        "draft-ietf-aipref-attach",
-        "the preference of the HTTP headers against use",
-    ),
-    Signal("rights_granted", "string", "", "own", "what the page states in favor of use: a license or a preference"),
-)
 
 
 def measure(step: Rights, documents: Batch) -> Mapping[str, pa.Array]:

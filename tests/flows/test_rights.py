@@ -13,6 +13,7 @@ from gristmill.flows.machine import runs
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import load
 from gristmill.storage import layout, parquet
+from gristmill.storage.token_shards import SPLIT, bin_path
 from tests import corpora
 
 HEADERS = {
@@ -111,6 +112,7 @@ def test_pages_are_dropped_by_what_they_state(crawl, tmp_path):
     assert kept(corpus) == {*PLAIN, "a.example/other", "b.example/free", "d.example/open"}
 
 
+@pytest.mark.extended
 def test_silence_may_drop_all_that_nobody_has_permitted(crawl, tmp_path):
     given = recipe(crawl, silence="drop", protocols=["robots_tag", "tdm"])
     assert kept(curated(crawl, tmp_path / "home", given)) == {"b.example/free", "d.example/open", "d.example/license"}
@@ -144,6 +146,7 @@ def test_files_of_sites_are_applied_after_all_steps(crawl, tmp_path):
     assert "b.example/free" in kept(corpus)  # what the page states supersedes the file
 
 
+@pytest.mark.extended
 def test_robots_files_of_a_crawl(crawl, tmp_path):
     lists = tmp_path / "lists"
     lists.mkdir()
@@ -199,10 +202,8 @@ def outputs(home: Path, given: dict) -> Outputs:
     return made
 
 
-def bytes_of(stage, shard: int) -> bytes:
-    return b"".join(
-        path.read_bytes() for path in sorted(Path(stage.folder).rglob(f"*{shard:05d}*")) if path.suffix != ".json"
-    )
+def tokens_of(stage, shard: int) -> bytes:
+    return Path(bin_path(stage.folder, SPLIT, shard)).read_bytes()
 
 
 @pytest.mark.extended
@@ -217,11 +218,12 @@ def test_a_newer_list_makes_only_the_shards_again_that_it_hits(crawl, tmp_path):
     first, second = before.data, after.data
     assert first.tokenizer.label == second.tokenizer.label and first.tokens.label != second.tokens.label
     assert before.corpus.extracted.label == after.corpus.extracted.label
-    same = [bytes_of(first.tokens, i) == bytes_of(second.tokens, i) for i in range(len(after.corpus.sources))]
+    same = [tokens_of(first.tokens, i) == tokens_of(second.tokens, i) for i in range(len(after.corpus.sources))]
     assert same == [True] * (len(same) - 1) + [False]  # f.example has the last shard
     assert after.corpus.rows == before.corpus.rows - 6
 
 
+@pytest.mark.extended
 def test_a_run_with_a_newer_list_releases_the_runs_before_it(crawl, tmp_path):
     home, robots = tmp_path / "home", tmp_path / "robots.jsonl"
     given = recipe(crawl, protocols=["robots"], robots=[str(robots)])
