@@ -23,6 +23,7 @@ from gristmill.flows.stages.indexes import (
 )
 from gristmill.flows.stages.mixture import training_data
 from gristmill.flows.stages.removal import evaluation_removal, takedowns
+from gristmill.flows.stages.rights import site_rights
 from gristmill.flows.stages.signals import measuring, rules, signals
 from gristmill.tasks.documents.step import DocumentStep
 from gristmill.tasks.engine.make import StageResult
@@ -56,8 +57,8 @@ def curate(
     withheld: Callable[[Corpus, Corpus], Corpus] | None = None,
 ) -> Iterator[Passed]:
     """The recipe's way, each part of it made, or found, when it is asked for. The first has no steps behind the
-    extraction; the last one's `left` is the curated corpus. With takedown lists of the recipe the last part has no
-    steps, either.
+    extraction; the last one's `left` is the curated corpus. With lists of sites, and with takedown lists, the last
+    parts have no steps, either.
 
     `extract_apart`: the extraction is a stage of its own, which recipes with other steps share; else the first steps on
     documents are in its pass. The documents are the same.
@@ -88,10 +89,12 @@ def curate(
         yield Passed(steps, arriving, remaining)
         check_left(remaining, steps)
         corpus = remaining
-    if recipe.takedowns:
-        remaining = takedowns(context, recipe, corpus)
-        yield Passed((), corpus, remaining)
-        check_left(remaining, ())
+    for exclude in (site_rights, takedowns):
+        remaining = exclude(context, recipe, corpus)
+        if remaining is not corpus:
+            yield Passed((), corpus, remaining)
+            check_left(remaining, ())
+            corpus = remaining
 
 
 def _groups(steps: tuple) -> list[tuple]:

@@ -16,6 +16,7 @@ ALL = "all"
 # The stages that have no name of a step. Those of learned filters follow from their steps: the caller passes them.
 STAGES = (
     *("selection", "documents", "signals", "edited", "rules", "quality_bucket", "takedowns"),
+    *("site_files", "site_rights"),
     *("content_duplicates", "url_duplicates", "substring_spans", "signatures", "candidates", "near_duplicates"),
     *("semantic_duplicates", "diversified", "embedding_vectors", "perplexity_bucket", "lost_text"),
     *("decontamination_index", "decontamination_hits", "group_losses", "pairs_of_copies", "search_index", "word_index"),

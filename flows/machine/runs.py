@@ -148,12 +148,12 @@ class RunRecorder:
             if run.path != self._path and same and set(run.stages) <= set(self._labels):
                 files.remove(run.path)
             elif run.path != self._path and self._takes_down(run):
-                log.info("removed the record of %s, because it has documents that were taken down", run.label)
+                log.info("removed the record of %s, because it has documents that newer lists exclude", run.label)
                 forget(self._home, run)
 
     def _takes_down(self, run: RecordedRun) -> bool:
         """Whether this run has left out documents by lists that an earlier one of the recipe did not have."""
-        return bool(_takedown_lists(self._home, self._labels) - _takedown_lists(self._home, run.stages))
+        return bool(_excluding_lists(self._home, self._labels) - _excluding_lists(self._home, run.stages))
 
     def _write(self) -> None:
         with files.said_of(files.join(self._home, "runs")):
@@ -162,11 +162,23 @@ class RunRecorder:
             checked_json.write(self._path, facts)
 
 
-def _takedown_lists(home: str, labels: Iterable[str]) -> set[str]:
-    """The contents of the takedown lists that stages read, by their checksums."""
-    folders = [files.join(home, "stages", label) for label in labels if label.rpartition("-")[0] == "takedowns"]
-    manifests = [manifest for folder in folders if (manifest := layout.manifest(folder)) is not None]
-    return {checksum for manifest in manifests for _, checksum in manifest["record"]["takedowns"]["checksums"]}
+def _excluding_lists(home: str, labels: Iterable[str]) -> set[str]:
+    """The contents of the lists by which stages left documents out, by their checksums: takedown lists, lists of hosts
+    and the files of sites."""
+    contents: set[str] = set()
+    for label in labels:
+        name = label.rpartition("-")[0]
+        if name not in _LISTS or (manifest := layout.manifest(files.join(home, "stages", label))) is None:
+            continue
+        if name == "site_files":
+            contents.update(manifest["inputs"].values())
+        else:
+            contents.update(checksum for _, checksum in manifest["record"][_LISTS[name]]["checksums"])
+    return contents
+
+
+# The stages that leave out what lists name, and the key of the lists in the record.
+_LISTS = {"takedowns": "takedowns", "site_rights": "hosts", "site_files": ""}
 
 
 class Seen:

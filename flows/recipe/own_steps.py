@@ -78,6 +78,7 @@ def versions_of(step: Step) -> dict[str, int | str]:
         return {address(kind): f"code {code_version.own_code(modules)}"}
     return {
         step.base_name: kind.work_version,
+        **step.part_versions,
         **{name: version_at(f"{name}:") for name in step.modules if not code_version.is_ours(name)},
     }
 

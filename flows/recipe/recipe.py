@@ -24,6 +24,7 @@ from gristmill.tasks.documents.step import DOCUMENT_COLUMNS, CorpusStep, Documen
 from gristmill.tasks.documents.where import Where
 from gristmill.tasks.extraction.extract import UNION, Extract
 from gristmill.tasks.reading.sources import Source
+from gristmill.tasks.rights.columns import PAGE
 from gristmill.tasks.tokens.mixture import CLUSTER_SIZE, SOURCE, Column, Mixture
 from gristmill.tasks.tokens.tokenizer import Tokenizer
 from gristmill.tasks.url.step import Url
@@ -239,9 +240,8 @@ class Recipe(Settings):
                 )
                 continue
             if missing:
-                hint = did_you_mean(missing[0], [*there, *DERIVED]) or (
-                    "add the step that measures it, or add a column of a source to its `columns`"
-                )
+                advice = "add the step that measures it, or add a column of a source to its `columns`"
+                hint = did_you_mean(missing[0], [*there, *DERIVED]) or advice
                 yield ("mixture",), f"groups documents by {missing[0]}, which no step measures; {hint}"
 
     def _of_reads(self, index: int, step: DocumentStep, signals: Sequence[str]) -> Iterator[tuple[KeyPath, str]]:
@@ -252,8 +252,8 @@ class Recipe(Settings):
         if missing := [name for name in step.reads if name not in there]:
             yield (
                 ("steps", index),
-                f"`{step.step}` reads {missing[0]}, which no step before it measures; add "
-                f"{_measured_by(missing[0])} before it",
+                f"`{step.step}` reads {missing[0]}, which no step before it measures; add {_measured_by(missing[0])} "
+                "before it",
             )
 
     def _of_expression(self, index: int, step: Where, signals: Sequence[str]) -> Iterator[tuple[KeyPath, str]]:
@@ -404,6 +404,8 @@ def _huge_numbers(value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
 
 def _measured_by(signal: str) -> str:
     """The step that ships which gives a signal, as a sentence names it."""
+    if signal in PAGE:
+        return "`rights: true` to the step `extract`"
     names = [name for name, kind in document_steps().items() if signal in [each.name for each in kind.signals]]
     return " or ".join(f"`{name}`" for name in names) or "the step that gives it"
 

@@ -39,6 +39,7 @@ from gristmill.tasks.models.perplexity import Perplexity
 from gristmill.tasks.models.quality import Quality, QualityBucket
 from gristmill.tasks.models.topic import Topic
 from gristmill.tasks.pii.step import Pii
+from gristmill.tasks.rights.step import Rights
 from gristmill.tasks.rules.bad_words import BadWords
 from gristmill.tasks.rules.c4 import C4
 from gristmill.tasks.rules.ccnet import CCNet
@@ -87,6 +88,7 @@ TABLE = (
     TableRow(OpenCoder),
     TableRow(Topic),
     TableRow(Pii),
+    TableRow(Rights),
     TableRow(Where),
     TableRow(ContentDedup, "gristmill.flows.stages.dedup.exact_duplicates:content_duplicates"),
     TableRow(UrlDedup, "gristmill.flows.stages.dedup.exact_duplicates:url_duplicates"),

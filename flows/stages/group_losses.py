@@ -19,6 +19,8 @@ from gristmill.tasks.documents.step import Clause, DocumentStep, Member, Setting
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
+from gristmill.tasks.rights.shards import STEP as SITE_RIGHTS
+from gristmill.tasks.rights.step import Rights
 
 log = logging.getLogger(__name__)
 
@@ -115,8 +117,10 @@ def _judge(phases: PhaseRunner, record: LossSearch, places: GroupLossesPlaces) -
 
 
 def deciding(recipe: Recipe, grouping: str) -> tuple[str, ...]:
-    """The steps whose decision is by the values that make the groups, and takedowns, which name documents."""
-    return (*(step.step for step in recipe.after if _decides(step, grouping)), TAKEDOWNS)
+    """The steps whose decision is by the values that make the groups, and those that go by what others ask for:
+    takedowns and rights."""
+    decided = [step.step for step in recipe.after if isinstance(step, Rights) or _decides(step, grouping)]
+    return (*decided, *([SITE_RIGHTS] if Rights().step in decided else []), TAKEDOWNS)
 
 
 def _decides(step: Step, grouping: str) -> bool:

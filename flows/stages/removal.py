@@ -167,7 +167,7 @@ class TakedownLists(Settings):
 
 @dataclass(frozen=True)
 class AllowedCorpus(Corpus):
-    """A corpus without what was taken down. `before`: the corpus ahead of the lists."""
+    """A corpus without what lists exclude: of takedowns, and of sites. `before`: the corpus ahead of all lists."""
 
     before: Corpus
 
@@ -194,7 +194,8 @@ def takedowns(context: RunContext, recipe: Recipe, corpus: Corpus) -> Corpus:
     )
     stage = context.build(spec)
     stages = (*corpus.stages, stage)
-    return AllowedCorpus(corpus.sources, corpus.documents, stage, corpus.measured, stages, before=corpus)
+    before = corpus.before if isinstance(corpus, AllowedCorpus) else corpus
+    return AllowedCorpus(corpus.sources, corpus.documents, stage, corpus.measured, stages, before=before)
 
 
 def _drop(phases: PhaseRunner, record: TakedownLists, places: CorpusPlaces) -> dict:

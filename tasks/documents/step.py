@@ -227,6 +227,12 @@ class Step(Scope):
         yield from ()
 
     @property
+    def part_versions(self) -> Mapping[str, int]:
+        """By name the versions of those parts of the work that only some settings ask for: when one is raised, the
+        stages of recipes without it stay."""
+        return {}
+
+    @property
     def disk_bytes(self) -> int:
         """Bytes of the models that the step stores in the home."""
         return 0

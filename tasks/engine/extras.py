@@ -36,6 +36,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
         "tree-sitter-rust",
         "tree-sitter-typescript",
     ),
+    "rights": ("http-sf", "license-expression", "protego"),
     "stats": ("scikit-learn", "threadpoolctl"),
     "train": ("mlflow", "torch"),
     "fp8": ("torchao",),
@@ -53,7 +54,10 @@ _MODULES = {
     "python-stdnum": "stdnum",
     "scikit-learn": "sklearn",
 }
-_EXTRA_OF = {distribution: extra for extra, distributions in EXTRAS.items() for distribution in distributions}
+_EXTRAS_OF: dict[str, list[str]] = {}
+for _extra, _distributions in EXTRAS.items():
+    for _distribution in _distributions:
+        _EXTRAS_OF.setdefault(_distribution, []).append(_extra)
 
 
 class MissingExtraError(RuntimeError):
@@ -67,7 +71,7 @@ def module_of(distribution: str) -> str:
 
 def missing(distributions: Iterable[str]) -> list[str]:
     """Those of the distributions that an extra brings and that are not installed. Imports none."""
-    return [name for name in distributions if name in _EXTRA_OF and not _is_installed(module_of(name))]
+    return [name for name in distributions if name in _EXTRAS_OF and not _is_installed(module_of(name))]
 
 
 def _is_installed(module: str) -> bool:
@@ -85,7 +89,10 @@ def shortage(purpose: str, distributions: Iterable[str]) -> str:
         distributions: Their names, as steps declare them; those of no extra are installed with Gristmill.
     """
     names = missing(distributions)
-    return _sentence(purpose, names, ",".join(dict.fromkeys(_EXTRA_OF[name] for name in names))) if names else ""
+    # one extra may bring all of them
+    whole = [extra for extra in EXTRAS if names and set(names) <= {*EXTRAS[extra]}][:1]
+    extras = whole or dict.fromkeys(_EXTRAS_OF[name][0] for name in names)
+    return _sentence(purpose, names, ",".join(extras)) if names else ""
 
 
 def require(extra: str, purpose: str) -> None:
@@ -112,7 +119,7 @@ def shortage_of(error: BaseException, purpose: str) -> str:
         if isinstance(cause, ModuleNotFoundError) and cause.name:
             # of a distribution whose release is asked for, the error has the distribution's own name
             named = (cause.name, cause.name.partition(".")[0])
-            return shortage(purpose, [name for name in _EXTRA_OF if name in named or module_of(name) in named])
+            return shortage(purpose, [name for name in _EXTRAS_OF if name in named or module_of(name) in named])
         cause = cause.__cause__
     return ""
 

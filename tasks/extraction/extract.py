@@ -13,6 +13,7 @@ from gristmill.tasks.documents.measure import measured
 from gristmill.tasks.documents.step import DocumentStep, Problem, Signal, Step, StepError, function_at, imported
 from gristmill.tasks.extraction.engines import ENGINES
 from gristmill.tasks.guard.parent import Limits
+from gristmill.tasks.rights import columns as rights_columns
 
 if TYPE_CHECKING:
     import justext
@@ -90,6 +91,12 @@ class Extract(Step):
         10_000_000, gt=0, description="Maximum payload size (bytes). A larger payload is dropped as `too_large`."
     )
     verify_digests: bool = Field(False, description="Drop records that do not match their own digest.")
+    rights: bool = Field(
+        False,
+        description="Record what pages and their HTTP headers state about machine use, their licenses and copyright "
+        "lines, as columns for the step `rights` and for `where`.",
+        exclude_if=lambda value: not value,  # the stages of recipes without it stay as they are
+    )
     limits: Limits = Field(Limits(), description="Time and memory limits for one page.")
 
     @field_validator("types")
@@ -139,7 +146,11 @@ class Extract(Step):
 
     @property
     def signals(self) -> tuple[Signal, ...]:  # type: ignore[override]  # they depend on the settings
-        return SIGNALS if "pdf" in self.types else ()
+        return (*(SIGNALS if "pdf" in self.types else ()), *(rights_columns.SIGNALS if self.rights else ()))
+
+    @property
+    def part_versions(self) -> Mapping[str, int]:
+        return {"extract.rights": rights_columns.VERSION} if self.rights else {}
 
     @property
     def asked(self) -> tuple[str, ...]:
@@ -152,6 +163,8 @@ class Extract(Step):
         engine_libraries: list[tuple[str, ...]] = [ENGINES[name].libraries for name in self.asked if name in ENGINES]
         if "pdf" in self.types:
             engine_libraries.append(("pypdfium2",))
+        if self.rights:
+            engine_libraries.append(rights_columns.LIBRARIES)
         return ("resiliparse", *dict.fromkeys(name for names in (*engine_libraries, *own) for name in names))
 
     @property

@@ -297,6 +297,7 @@ def extract_page(
     types: Sequence[str] = ("html", "text"),
     given: bool = False,
     options: Mapping[str, Any] | None = None,
+    headers: Sequence[Sequence[str]] | None = None,
 ) -> dict:
     """Text, charset, charset_declared, content_type, title, canonical_url, published and engine of a page; or rule and
     detail of a drop.
@@ -305,6 +306,7 @@ def extract_page(
     `gristmill.tasks.extraction.engines.engine` finds it; "text" is answered for `text/plain`, which is passed as it is,
     "pdf" for a PDF document, with the columns of `gristmill.tasks.extraction.extract`, "data" where the text is from
     the data in the page because its HTML lacks it (`page_data`), without marks of Markdown. options: of the engine.
+    headers: of the HTTP response, if rights are recorded, whose columns are then in the result, too; else None.
     types: those that are read. format: "plain" or "markdown", which only the engine blocks has for HTML. Rules:
     `content_type` for what is of none of the types, whatever it is declared as, `too_deep` for a page that the engine's
     parser must not see, `page_shell` for a note that stands in place of a document (`shells`), with its kind and text,
@@ -319,7 +321,7 @@ def extract_page(
         # imported here, since its library is loaded where it is needed alone
         from gristmill.tasks.pdf.document import read
 
-        return read(payload, format == "markdown")
+        return {**read(payload, format == "markdown"), **_rights("", headers)}
     encoding = encodings.encoding_of(payload, charset, kind in HTML)
     page = encodings.decode(payload, encoding.name)
     # of a table's text the reader says what it is, and nobody declares it
@@ -346,11 +348,22 @@ def extract_page(
             text, engine = text_in_data, DATA
         elif shell_kind:
             return _drop("page_shell", f"{shell_kind}: {' '.join(text.split())}")
+    rights = _rights(page if kind in HTML else "", headers)
     text = text.encode("utf-8", "replace").decode().rstrip()
     text = _BLANK_LINES.sub("", text) if engine in ("blocks", "text") else text.lstrip()
     if not text:
         return _drop("empty_text", url)
-    return {"text": text, **encodings_by_column, "content_type": kind, **page_metadata, "engine": engine}
+    return {"text": text, **encodings_by_column, "content_type": kind, **page_metadata, "engine": engine, **rights}
+
+
+def _rights(page: str, headers: Sequence[Sequence[str]] | None) -> Mapping[str, Any]:
+    """The columns of `gristmill.tasks.rights.columns` of a page, "" for what is no HTML; none without `headers`."""
+    if headers is None:
+        return {}
+    # imported here, since recipes without rights do without its libraries
+    from gristmill.tasks.rights.page import page_rights
+
+    return page_rights(page, headers)
 
 
 def _drop(rule: str, detail: str) -> dict:

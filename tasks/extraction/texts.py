@@ -104,6 +104,7 @@ def _guarded(pages: Iterable[tuple[dict, Record]], guard: Guard, extract: Extrac
                     *(record.payload, record.content_type, record.charset, record.url),
                     *(engine, extract.format, extract.types, plain and record.kind == "row"),
                     extract.options(engine),
+                    record.headers if extract.rights else None,
                 )
 
     results = guard.map(calls())

@@ -16,7 +16,7 @@ from typing import Any
 from fastwarc.stream_io import BrotliReader, ZstdReader
 from isal import isal_zlib
 
-from gristmill.tasks.reading.headers import HEAD, blanks_end, fields, head_end, media_type
+from gristmill.tasks.reading.headers import FOLD, HEAD, blanks_end, fields, head_end, media_type
 from gristmill.tasks.reading.members import DAMAGE, SKIPPABLE
 
 _LENGTHS = {"md5": 16, "sha1": 20, "sha256": 32, "sha384": 48, "sha512": 64}
@@ -273,7 +273,28 @@ def _answer(
         essence = ""  # a word such as `html` is no type (RFC 9110, 8.3.1)
     if essence in _SAYS_NOTHING:
         essence = _identified(headers) or essence
-    return {"status": int(status[1]) if status else None, "content_type": essence, "charset": charset}, http, head[1]
+    columns: dict[str, Any] = {
+        "status": int(status[1]) if status else None,
+        "content_type": essence,
+        "charset": charset,
+    }
+    if not RIGHTS_FIELDS.isdisjoint(http):
+        columns["headers"] = tuple(_stated(data[start : head[0]]))
+    return columns, http, head[1]
+
+
+# Fields by which a server says how an answer may be used: they stay with the record. `location`: a robots.txt is
+# often at another address.
+RIGHTS_FIELDS = frozenset({b"x-robots-tag", b"tdm-reservation", b"tdm-policy", b"content-usage", b"link", b"location"})
+
+
+def _stated(head: bytes) -> Iterator[tuple[str, str]]:
+    """The fields of RIGHTS_FIELDS in a head, in their order: of a repeated one each line by itself, since a line of
+    `X-Robots-Tag` may be for one agent alone."""
+    for line in FOLD.sub(b" ", head).split(b"\n")[1:]:
+        name, _, value = line.partition(b":")
+        if (name := name.rstrip().lower()) in RIGHTS_FIELDS:
+            yield name.decode(), text_of(value)
 
 
 def _identified(headers: dict[bytes, bytes]) -> str:

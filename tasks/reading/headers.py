@@ -32,7 +32,7 @@ _MAX_URL, _MAX_TYPE, _MAX_LENGTH = 7000, 300, 20
 _MAX_SIGN = 68
 
 _EMPTY_LINE = re.compile(rb"\n\r*\n")
-_FOLD = re.compile(rb"\r?\n[ \t]")
+FOLD = re.compile(rb"\r?\n[ \t]")
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?\s*([^\s\"';,]+)", re.I)
 
 
@@ -127,7 +127,7 @@ def fields(head: bytes) -> dict[bytes, bytes]:
     if len(values_by_name) == len(lines) and b"\n " not in head and b"\n\t" not in head:
         return values_by_name
     values: dict[bytes, list[bytes]] = {}
-    for line in _FOLD.sub(b" ", head).split(b"\n")[1:]:
+    for line in FOLD.sub(b" ", head).split(b"\n")[1:]:
         name, _, value = line.partition(b":")
         values.setdefault(name.rstrip().lower(), []).append(value.strip())
     return {name: b", ".join(joined) for name, joined in values.items()}

@@ -22,7 +22,8 @@ class Record:
     unsaid), `charset`: of the HTTP response; `status` is None for a record without one. `note`: in what way a record
     that was read is not as its format wants it, else None. `problem`: a pair (rule, detail) when the record cannot
     become a document, else None; the payload is empty then. `own`: of a table the values of columns that documents
-    carry, by the names that they have there.
+    carry, by the names that they have there. `headers`: the fields of the HTTP response that say how it may be used, as
+    (name in lower case, value).
     """
 
     kind: str
@@ -41,6 +42,7 @@ class Record:
     note: str | None = None
     problem: tuple[str, str] | None = None
     own: Mapping[str, Any] | None = None
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 Kept = Literal["generated", "vendored", "minified", "data"]

@@ -16,6 +16,7 @@ from tests.golden.made.evaluation import write_evaluation
 from tests.golden.made.languages import language_texts
 from tests.golden.made.models import mill_texts, write_models
 from tests.golden.made.personal import personal
+from tests.golden.made.rights import write_rights
 from tests.golden.made.words import SENTENCES, paragraph, prose, snippets
 
 
@@ -31,6 +32,7 @@ def write(folder: Path) -> Path:
     write_code(folder / "code")
     write_models(folder / "models")
     write_evaluation(folder)
+    write_rights(folder / "rights")
     edges = [
         {"name": name, "text": text, "url": f"https://edge.example/{at}"}
         for at, (name, text) in enumerate(edge_texts())

@@ -94,7 +94,7 @@ def _signals() -> Iterator[tuple[str, ...]]:
 
 def signals(kind: type[Step]) -> Iterator[Signal]:
     """The signals of a step. `embedding` has none without heads, `extract` none without PDF documents."""
-    step = Extract(types=("html", "pdf")) if kind is Extract else kind.model_construct()
+    step = Extract(types=("html", "pdf"), rights=True) if kind is Extract else kind.model_construct()
     yield from step.signals
 
 

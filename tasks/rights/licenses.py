@@ -1,0 +1,296 @@
+"""The license of a page's own content: by links, metadata, JSON-LD and the sentences around them.
+
+Precision goes first: a license that the words around it do not tie to the page is not recorded as the page's. Pages
+mention licenses of pictures, of software and of works that they quote, and some explain licenses.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from resiliparse.extract import html2text
+from resiliparse.parse.html import ElementNode
+
+from gristmill.tasks.rights.license_names import ADDRESS_WORDS, of_address, of_words
+
+if TYPE_CHECKING:
+    from resiliparse.parse.html import HTMLTree
+
+Scope = Literal["page", "part"]
+PAGE: Scope = "page"
+PART: Scope = "part"
+
+
+class License(NamedTuple):
+    """`id`: of SPDX, or a family without a version; `source`: header, link, meta, json-ld, rel, footer or text."""
+
+    id: str
+    scope: Scope
+    source: str
+
+
+# One of these is in every page, in lower case, that states a license in a way that is read here; with `licen` one of
+# the second as well.
+_WORDS = (
+    *(b"creativecommons", b"opendatacommons.org", b"gnu.org/copyleft", b"dc.rights", b"dcterms."),
+    *(b"creative commons", b"cc by", b"cc-by", b"cc0", b"gfdl"),
+)
+_WORDS_OF_LICENSE = (
+    *(b'rel="license', b"rel=license", b"rel='license", b'"license"', b"free documentation"),
+    *(word.encode() for word in ADDRESS_WORDS),
+)
+_LINK_FIELD = re.compile(r"<([^<>]{1,2000})>((?:\s*;[^,;]{0,300}){1,10})")
+_METAS = frozenset(
+    {"dc.rights", "dcterms.rights", "dcterms.license", "dc.license", "dc.rights.license", "dc:rights", "license"}
+    | {"dcterms.rights.license", "dcterms:license", "dcterms:rights", "copyright", "rights", "citation_license"}
+)
+# Things of schema.org that are the page itself, or its text.
+_PAGES = frozenset(
+    "WebPage Article NewsArticle BlogPosting ScholarlyArticle TechArticle Report CreativeWork LearningResource "
+    "AboutPage ItemPage QAPage FAQPage HowTo MedicalWebPage MedicalScholarlyArticle SocialMediaPosting Chapter Book "
+    "Blog LiveBlogPosting AnalysisNewsArticle OpinionNewsArticle ReviewNewsArticle Guide WebSite Course".split()
+)
+_MAX_NODES = 20_000  # of JSON-LD
+_MAX_JSON = 2_000_000  # characters
+_MAX_ANCHORS = 200  # links to licenses: of more only the last, in the footer, are looked at
+_MANY = 3  # different licenses on a page that is about licenses
+_CONTEXT = 600  # characters of a block's text
+
+
+def may_state_license(words: bytes) -> bool:
+    """Whether a page, as UTF-8 in lower case, may state a license."""
+    return any(word in words for word in _WORDS) or (
+        b"licen" in words and any(word in words for word in _WORDS_OF_LICENSE)
+    )
+
+
+def of_fields(headers: Iterable[Sequence[str]]) -> License | None:
+    """The license that a `Link` header field with `rel=license` names (RFC 8288)."""
+    for name, value in headers:
+        if name == "link" and "license" in value:
+            for match in _LINK_FIELD.finditer(value[:8000]):
+                relation = re.search(r"rel\s*=\s*\"?([^\";]*)", match[2])
+                if relation and "license" in relation[1].lower().split() and (found := of_address(match[1])):
+                    return License(found, PAGE, "header")
+    return None
+
+
+def of_page(tree: "HTMLTree") -> License | None:
+    """The license of a page, or else one of a part of it; None where none is stated, or several that disagree."""
+    parts: list[License] = []
+    for search in (_of_links, _of_metas, _of_json, _of_anchors, _of_sentences):
+        stated = search(tree)
+        of_whole = {each.id: each for each in stated if each.scope == PAGE}
+        if chosen := _one(of_whole):
+            return chosen
+        if of_whole:
+            return None  # they disagree
+        parts += [each for each in stated if each.scope == PART]
+    return next(iter(parts), None)
+
+
+def _elements(tree: "HTMLTree", selector: str) -> "list[ElementNode]":
+    # `values`, since iterating over the list itself takes time quadratic in its length
+    return tree.document.query_selector_all(selector).values() if tree.document is not None else []
+
+
+def _one(found: dict[str, License]) -> License | None:
+    """The license that all of some name: the one with a version, where others name its family."""
+    versioned = {
+        name: each for name, each in found.items() if not any(re.match(rf"{re.escape(name)}-\d", o) for o in found)
+    }
+    return next(iter(versioned.values())) if len(versioned) == 1 else None
+
+
+def _of_links(tree: "HTMLTree") -> list[License]:
+    found = []
+    for link in _elements(tree, "link[rel~=license i]"):
+        if identifier := of_address(link.getattr("href") or ""):
+            found.append(License(identifier, PAGE, "link"))
+    return found
+
+
+_META_TAGS = ", ".join(f'meta[{key}*="{word}" i]' for key in ("name", "property") for word in ("right", "license"))
+
+
+def _of_metas(tree: "HTMLTree") -> list[License]:
+    found = []
+    for meta in _elements(tree, _META_TAGS):
+        name = (meta.getattr("name") or meta.getattr("property") or "").strip().lower()
+        if name in _METAS and (identifier := of_words(meta.getattr("content") or "")):
+            found.append(License(identifier, PAGE, "meta"))
+    return found
+
+
+# ---- JSON-LD
+
+
+def _of_json(tree: "HTMLTree") -> list[License]:
+    found = []
+    for script in _elements(tree, 'script[type="application/ld+json"]'):
+        text = script.text or ""
+        if "license" not in text or len(text) > _MAX_JSON:
+            continue
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            continue
+        for node in _nodes(value):
+            if identifier := _of_value(node.get("license")):
+                types = node.get("@type")
+                named = {each for each in (types if isinstance(types, list) else [types]) if isinstance(each, str)}
+                found.append(License(identifier, PAGE if named & _PAGES else PART, "json-ld"))
+    return found
+
+
+def _nodes(value: Any) -> Iterator[dict[str, Any]]:
+    """The objects that are a page's top level: of lists, of `@graph`, and what a page is about (`mainEntity`)."""
+    waiting, seen = [value], 0
+    while waiting and seen < _MAX_NODES:
+        each = waiting.pop()
+        seen += 1
+        if isinstance(each, list):
+            waiting += reversed(each[:_MAX_NODES])
+        elif isinstance(each, dict):
+            yield each
+            waiting += [each[key] for key in ("@graph", "mainEntity", "mainEntityOfPage") if key in each]
+
+
+def _of_value(value: Any) -> str | None:
+    if isinstance(value, list):
+        names = {name for each in value[:9] if (name := _of_value(each))}
+        return names.pop() if len(names) == 1 else None
+    if isinstance(value, dict):
+        value = value.get("url") or value.get("@id") or value.get("name")
+    return of_words(value) if isinstance(value, str) else None
+
+
+# ---- links and the sentences around them
+
+_BLOCKS = frozenset(
+    "p div li td th dd dt footer section article aside header main blockquote figure figcaption center body address "
+    "table ul ol form details".split()
+)
+_PICTURES = frozenset({"figure", "figcaption", "picture"})
+_PICTURE_NAME = re.compile(
+    r"caption|thumb|gallery|photo|image|slide|lightbox|credit|media(?!wiki)|comment|reply|related|widget-(?:flickr|insta)",
+    re.I,
+)
+_FOOT_NAME = re.compile(
+    r"foot|colophon|licen[sc]e|copyright|legal|rights|\bcc\b|creative-?commons|site-?info|bottom", re.I
+)
+_SUBJECTS = (
+    r"(?:work|page|site|website|web\s?site|wiki|article|blog|post|content|contents|text|texts|material|materials|"
+    r"document|documents|documentation|book|publication|tutorial|lesson|lecture|course|paper|story|stories|entry|chapter|"
+    r"resource|handbook|manual|essay|essays|guide|report|journal|information|weblog|contributions|posts|articles|pages|writings?|"
+    r"howto|faq|translation|\u0153uvre|obra|werk|opera|inhalt|contenu|contenido)"
+)
+_VERBS = (
+    r"(?:licen[sc]ed|available|released|published|distributed|shared|covered|protected|provided|offered|placed|"
+    r"made\s+available|is\s+under|are\s+under|subject\s+to|lizenziert|bajo\s+una?|sous\s+licence|steht\s+unter|"
+    r"distribuit|disponib|mis\s+\u00e0\s+disposition)"
+)
+_OF_PAGE = re.compile(
+    rf"\b{_SUBJECTS}\b[^.!?]{{0,160}}\b{_VERBS}|"
+    r"(?:except|unless|where)\s+(?:where\s+|as\s+)?otherwise\s+(?:noted|stated|specified|indicated)|"
+    r"\b(?:all|our|my)\s+(?:original\s+)?(?:content|text|posts|articles|work|writing)\b|"
+    r"^(?:licen[sc]ed|released|published|available|text)\s+(?:is\s+)?(?:available\s+)?under\b|"
+    r"permission\s+is\s+granted\s+to\s+copy,\s+distribute\s+and/or\s+modify\s+this",
+    re.I,
+)
+_SENTENCE = re.compile(r"[.!?][\"')]?\s+(?=[A-Z\d\"'(\u00a9])|[|\u00b7\u2022]|\u00a9")
+_CLAUSE = re.compile(r"[,;:(]\s*(?:and|while|but|und|et|y|e)?\s+")
+_OF_PART = re.compile(
+    r"\b(?:photos?|photographs?|photography|photographers?|images?|pictures?|icons?|logos?|illustrations?|graphics?|"
+    r"drawings?|artwork|videos?|clip\s?art|music|songs?|soundtrack|audio|sounds?|flickr|wikimedia|unsplash|screenshots?|"
+    r"figures?|maps?|courtesy|software|source\s+code|code|program|plugins?|plug-ins?|themes?|templates?|fonts?|packages?|"
+    r"librar(?:y|ies)|apps?|applications?|extensions?|datasets?|data\s?sets?|databases?|data|scripts?|games?|models?|"
+    r"designed\s+by|powered\s+by|bilder|foto|fotos|bild|imagen|im\u00e1genes|immagini)\b",
+    re.I,
+)
+
+
+_ANCHORS = ", ".join(f'a[href*="{word}" i]' for word in ADDRESS_WORDS)
+
+
+def _of_anchors(tree: "HTMLTree") -> list[License]:
+    """Licenses by links in the text, of the page or of parts, by the words around each."""
+    anchors = [
+        (anchor, identifier)
+        for anchor in _elements(tree, _ANCHORS)
+        if (identifier := of_address(anchor.getattr("href") or ""))
+    ][-_MAX_ANCHORS:]
+    is_about_licenses = len({identifier for _, identifier in anchors}) > _MANY
+    found = []
+    for anchor, identifier in anchors:
+        is_rel = "license" in (anchor.getattr("rel") or "").lower().split()
+        scope, source = _scope(anchor, is_rel)
+        if scope == PAGE and is_about_licenses and source != "footer":
+            continue
+        if scope:
+            found.append(License(identifier, scope, "rel" if is_rel else source))
+    return found
+
+
+def _scope(anchor: "ElementNode", is_rel: bool) -> tuple[Scope | None, str]:
+    """What a link to a license is about, by the elements that it is in and the words of its block."""
+    in_foot, block, node = False, None, anchor.parent
+    while isinstance(node, ElementNode) and node.tag not in ("body", "html"):
+        names = f"{node.getattr('class') or ''} {node.getattr('id') or ''}"
+        if node.tag in _PICTURES or _PICTURE_NAME.search(names):
+            return PART, "text"
+        in_foot = in_foot or node.tag == "footer" or bool(_FOOT_NAME.search(names))
+        if block is None and node.tag in _BLOCKS and len(_text(node)) > 25:
+            block = node
+        node = node.parent
+    source = "footer" if in_foot else "text"
+    scope = _scope_of(_until(block, anchor))
+    return scope or (PAGE if is_rel or in_foot else None), source
+
+
+def _scope_of(words: str) -> Scope | None:
+    """What a license is for that comes after these words: by the subject of its clause, else of its sentence."""
+    sentence = _SENTENCE.split(words)[-1][-_CONTEXT:]
+    for clause in (_CLAUSE.split(sentence)[-1], sentence):
+        if match := _OF_PAGE.search(clause):
+            # `icons by Ann, licensed under`: the subject is in the clause before
+            before = clause[: match.start()] if match.start() else sentence[: -len(clause)]
+            return PART if _OF_PART.search(before) else PAGE
+        if _OF_PART.search(clause):
+            return PART
+    return None
+
+
+def _text(node: "ElementNode | None") -> str:
+    return " ".join((node.text or "").split()) if node is not None else ""
+
+
+def _until(block: "ElementNode | None", anchor: "ElementNode") -> str:
+    """The words of a block up to the end of a link."""
+    text, own = _text(block), _text(anchor)
+    place = text.rfind(own) if own else -1
+    return text[: place + len(own)] if place >= 0 else text
+
+
+# ---- sentences without a link
+
+_NAME = re.compile(
+    r"Creative\s+Commons\s+(?:Public\s+)?(?:Attribution|Zero|CC0)|\bCC[ -]BY\b|\bCC0\b|\bGFDL\b|"
+    r"GNU\s+Free\s+Documentation\s+Licen",
+    re.I,
+)
+
+
+def _of_sentences(tree: "HTMLTree") -> list[License]:
+    """Licenses that a sentence about the page names."""
+    text = html2text.extract_plain_text(tree, main_content=False, alt_texts=False)
+    found = []
+    for match in list(_NAME.finditer(text))[-_MAX_ANCHORS:]:
+        begin = text.rfind("\n", 0, match.start()) + 1
+        end = text.find("\n", match.end())
+        words = text[max(begin, match.start() - _CONTEXT) : match.start()]
+        named = text[match.start() : end if end >= 0 else len(text)][:200]
+        if _scope_of(words) == PAGE and (identifier := of_words(_SENTENCE.split(named)[0])):
+            found.append(License(identifier, PAGE, "text"))
+    return found
