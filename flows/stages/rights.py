@@ -13,13 +13,13 @@ from gristmill.flows.stages.removal import AllowedCorpus
 from gristmill.storage import files
 from gristmill.storage.fingerprint import fingerprint
 from gristmill.tasks.documents.by_shard import Parts
+from gristmill.tasks.documents.decisions import keep_shard
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec, Work
 from gristmill.tasks.reading.listing import files_of
-from gristmill.tasks.rights.robots import LIBRARIES
-from gristmill.tasks.rights.shards import SitePolicy, keep_permitted
+from gristmill.tasks.rights.shards import STEP, SitePolicy, keep_permitted
 from gristmill.tasks.rights.sites import write_sites
 from gristmill.tasks.rights.step import Rights
 from gristmill.tasks.url.step import Url
@@ -72,10 +72,15 @@ def _collect(phases: PhaseRunner, record: SiteLists, places: tuple[str, ...]) ->
 
 
 def site_rights(context: RunContext, recipe: Recipe, corpus: Corpus) -> Corpus:
-    """The corpus without the documents that the step's lists exclude; as it is for a recipe without any."""
-    step = next((step for step in recipe.steps if isinstance(step, Rights)), None)
-    if step is None or not step.has_lists:
-        return corpus
+    """The corpus without the documents that the lists of the steps exclude; as it is for a recipe without any."""
+    before = corpus
+    for step in recipe.steps:
+        if isinstance(step, Rights) and step.has_lists:
+            corpus = _permitted(context, step, corpus.for_step(step), before)
+    return corpus
+
+
+def _permitted(context: RunContext, step: Rights, corpus: Corpus, before: Corpus) -> Corpus:
     [hosts] = pinned(context, (Url(takedowns=step.hosts),))
     sites = site_files(context, step)
     policy = SitePolicy(
@@ -93,21 +98,24 @@ def site_rights(context: RunContext, recipe: Recipe, corpus: Corpus) -> Corpus:
         record=policy,
         inputs=corpus.inputs(sites) | {"extracted": corpus.extracted},
         places=places,
-        work=_work(hosts),
+        work=_work(hosts, step),
     )
     stage = context.build(spec)
     stages = (*corpus.stages, sites, stage)
-    return AllowedCorpus(corpus.sources, corpus.documents, stage, corpus.measured, stages, before=corpus)
+    return AllowedCorpus(corpus.sources, corpus.documents, stage, corpus.measured, stages, before=before)
 
 
 def _keep(phases: PhaseRunner, record: SitePolicy, places: SiteRightsPlaces) -> dict:
     """Drop documents that the files of their sites reserve."""
-    jobs = Each(places.corpus.shards(), lambda i: {**places.corpus.shard(i), "extracted": places.extracted[i]})
+    corpus = places.corpus
+    jobs = Each(corpus.applied, lambda i: {**corpus.shard(i), "extracted": places.extracted[i]})
     phases.map("keep", keep_permitted, jobs, common={"sites": places.sites, "policy": record})
+    exempt = Each(corpus.sources.shards(corpus.exempt), lambda i: {"kept": corpus.kept[i]})
+    phases.map("pass", keep_shard, exempt, common={"step": STEP})
     return {}
 
 
-def _work(hosts: Url) -> Work:
+def _work(hosts: Url, step: Rights) -> Work:
     """The step's version is that of pages; that of sites is the stage's. protego and http-sf decide verdicts."""
     work = work_of_steps((hosts,))
-    return replace(work, libraries=tuple(sorted({*work.libraries, *LIBRARIES})))
+    return replace(work, libraries=tuple(sorted({*work.libraries, *step.libraries})))

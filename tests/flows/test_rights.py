@@ -236,3 +236,20 @@ def test_a_run_with_a_newer_list_releases_the_runs_before_it(crawl, tmp_path):
         recorder.finished()
         recorded.append(tuple(stage.label for stage in corpus.stages))
     assert [run.stages for run in runs.runs_of(str(home), "rights")] == recorded[1:]
+
+
+def test_lists_of_a_step_apply_to_its_sources(crawl, tmp_path):
+    """Two steps with lists of their own, each for a source; a third source has none."""
+    for name in "ef":
+        (tmp_path / f"{name}.txt").write_text("e.example\nf.example\n" if name == "e" else "f.example/0\n")
+    sources = [{"name": name, "warc": [f"{crawl}/{name}.warc.gz"]} for name in "aef"]
+    steps = [
+        {"step": "extract", "rights": True, "engine": "plain"},
+        {"step": "rights", "only": ["e"], "hosts": [str(tmp_path / "e.txt")]},
+        {"step": "rights-2", "only": ["f"], "hosts": [str(tmp_path / "f.txt")]},
+    ]
+    corpus = curated(crawl, tmp_path / "home", {"name": "rights", "sources": sources, "steps": steps})
+    left = kept(corpus)
+    assert not any(name.startswith("e.") for name in left)
+    assert {name for name in PAGES if name.startswith("f.")} - left == {"f.example/0"}
+    assert {name for name in PAGES if name.startswith("a.")} <= left
