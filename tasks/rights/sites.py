@@ -156,7 +156,9 @@ def host_named(name: str) -> str:
 def read_sites(path: str, hosts: Sequence[str]) -> dict[tuple[str, str], SiteFile]:
     """The files of some hosts in a table, by (host, kind). Holds the table's column of hosts and the texts of these."""
     table_hosts = parquet.read_table(path, ["host"])["host"]
-    rows = pc.indices_nonzero(pc.is_in(table_hosts, pa.array(sorted(set(hosts)), pa.string())))
+    # pyarrow 25 crashes on a chunked array without chunks
+    wanted = pc.is_in(table_hosts.combine_chunks(), pa.array(sorted(set(hosts)), pa.string()))
+    rows = pc.indices_nonzero(wanted)
     found = read_rows(path, rows.to_numpy().astype("int64"), SCHEMA.names).to_pylist()
     return {(row["host"], row["kind"]): SiteFile(row["text"], row["file"]) for row in found}
 
