@@ -1,8 +1,10 @@
 """croissant.json: the corpus as a data set in Croissant 1.1, and its lineage in the terms of PROV-O.
 
 Croissant: https://docs.mlcommons.org/croissant/docs/croissant-spec-1.1.html, which recommends PROV-O for provenance.
-A stage is a `prov:Entity` with the digest of its contents, made by a `prov:Activity` that a release of Gristmill
-carried out. Stages have no times of their own: an activity is part of the earliest recorded run that has its stage.
+The data set has its sources and the run that recorded it. The record sets `stages` and `derivations` have the stages
+between them, with fields that stand for properties of PROV-O. They are rows and no nodes that refer to each other: a
+reader of JSON-LD that embeds each node where it is named takes exponential time for those. Stages have no times of
+their own, so a stage has those of the earliest recorded run that has it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,7 +20,6 @@ from gristmill.flows.reports.provenance.summary import DOMAINS
 from gristmill.flows.reports.run import Run
 from gristmill.storage import layout
 from gristmill.storage.printable import redact_url
-from gristmill.tasks.engine.make import StageResult
 
 CROISSANT = "croissant.json"
 # Appendix 1 of the specification, with the vocabulary of PROV-O.
@@ -55,7 +56,6 @@ def croissant(run: Run, answers: Mapping[str, Answer], about: str, domains: byte
     runs = sorted((each for each in runs_of(run.settings.home, run.recipe.name) if each.ended), key=lambda one: one.id)
     languages = [row["language"] for row in answers["languages"].value if len(row["language"]) <= 3]
     newest = next((each for each in reversed(runs) if run.corpus.kept.label in each.stages), None)
-    last = run.trained.model if run.trained else run.data.tokens if run.data else run.corpus.kept
     value = {
         "@context": _CONTEXT,
         "@type": "sc:Dataset",
@@ -72,7 +72,7 @@ def croissant(run: Run, answers: Mapping[str, Answer], about: str, domains: byte
                 "@id": FOLDER,
                 "name": FOLDER,
                 "description": "What became of each record of the sources.",
-                "encodingFormat": "application/vnd.apache.parquet",
+                "encodingFormat": "application/x-parquet",
                 "includes": f"{FOLDER}/*.parquet",
             },
             {
@@ -87,60 +87,90 @@ def croissant(run: Run, answers: Mapping[str, Answer], about: str, domains: byte
             },
         ],
         "recordSet": [
-            _record_set(FOLDER, "fileSet", FOLDER, ANNOTATIONS),
-            _record_set("domains", "fileObject", DOMAINS, _DOMAINS),
+            _record_set("records", ANNOTATIONS, {}, {"fileSet": {"@id": FOLDER}}),
+            _record_set("domains", _DOMAINS, {}, {"fileObject": {"@id": DOMAINS}}),
+            _record_set("stages", _STAGES, _MEANINGS, data=_stages(run, runs)),
+            _record_set("derivations", _DERIVATIONS, _MEANINGS, data=_derivations(run)),
         ],
-        "prov:wasGeneratedBy": {"@id": _activity(last)},
-        "prov:wasDerivedFrom": [*_sources(run), *_entities(run, runs)],
-        "prov:wasAttributedTo": [*_agents(run)],
-        "prov:hadMember": [*_runs(runs)],
+        "prov:wasDerivedFrom": [*_sources(run)],
+        **({"prov:wasGeneratedBy": _activity(newest)} if newest else {}),
     }
     return orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 
+def _fields(*names: str) -> pa.Schema:
+    return pa.schema([(name, pa.string()) for name in names])
+
+
 _DOMAINS = pa.schema([("place", pa.int64()), ("domain", pa.string()), ("documents", pa.int64()), ("bytes", pa.int64())])
+_STAGES = _fields("stage", "contents", "activity", "release", "run", "run_began", "run_ended")
+_DERIVATIONS = _fields("stage", "derived_from")
+# Which property of PROV-O a field of a stage stands for.
+_MEANINGS = {
+    "derived_from": "prov:wasDerivedFrom",
+    "activity": "prov:wasGeneratedBy",
+    "release": "prov:wasAttributedTo",
+    "run": "prov:wasInfluencedBy",
+    "run_began": "prov:startedAtTime",
+    "run_ended": "prov:endedAtTime",
+}
 
 
-def _record_set(name: str, kind: str, source: str, schema: pa.Schema) -> dict[str, Any]:
+def _record_set(
+    name: str,
+    schema: pa.Schema,
+    meanings: Mapping[str, str],
+    source: Mapping[str, Any] | None = None,
+    data: list[dict[str, Any]] | None = None,
+) -> dict[str, Any]:
+    """Rows of a file, or `data`, rows by name of the field."""
     fields = [
         {
             "@type": "cr:Field",
             "@id": f"{name}/{field.name}",
             "name": field.name,
             **({"description": field.metadata[b"what"].decode()} if field.metadata else {}),
+            **({"equivalentProperty": meanings[field.name]} if field.name in meanings else {}),
             "dataType": "sc:Integer" if pa.types.is_integer(field.type) else "sc:Text",
-            "source": {kind: {"@id": source}, "extract": {"column": field.name}},
+            **({"source": {**source, "extract": {"column": field.name}}} if source else {}),
         }
         for field in schema
     ]
-    return {"@type": "cr:RecordSet", "@id": f"{name}-rows", "name": f"{name}-rows", "field": fields}
+    value: dict[str, Any] = {"@type": "cr:RecordSet", "@id": name, "name": name, "field": fields}
+    if data is not None:
+        value["data"] = [{f"{name}/{key}": cell for key, cell in row.items()} for row in data]
+    return value
 
 
-def _entities(run: Run, runs: list[RecordedRun]) -> Iterator[dict[str, Any]]:
-    """Each stage, with the stages that it read, and its activity."""
-    here = {stage.label for _, stage in run.built}
-    for output, stage in run.built:
-        read = sorted({label for label in stage.manifest["read"].values() if label in here})
+_UNKNOWN = "unknown"  # of a stage that no recorded run has
+
+
+def _stages(run: Run, runs: list[RecordedRun]) -> list[dict[str, Any]]:
+    rows = []
+    for _, stage in run.built:
         first = next((each for each in runs if stage.label in each.stages), None)
-        derived = [{"@id": _entity(label)} for label in read]
-        if "files" in stage.manifest["inputs"]:
-            derived += [{"@id": _source(source.name)} for source in run.recipe.sources]
-        yield {
-            "@id": _entity(stage.label),
-            "@type": "prov:Entity",
-            "prov:label": stage.label,
-            "identifier": stage.contents,
-            "additionalType": output,
-            **({"prov:wasDerivedFrom": derived} if derived else {}),
-            "prov:wasGeneratedBy": {
-                "@id": _activity(stage),
-                "@type": "prov:Activity",
-                "prov:label": f"{stage.name}, version {stage.manifest['version']}",
-                **({"prov:used": derived} if derived else {}),
-                "prov:wasAssociatedWith": {"@id": _agent(stage)},
-                **({"dct:isPartOf": {"@id": _recorded(first)}} if first else {}),
-            },
-        }
+        rows.append(
+            {
+                "stage": stage.label,
+                "contents": stage.contents,
+                "activity": f"{stage.name}, version {stage.manifest['version']}",
+                "release": f"Gristmill {stage.manifest['release']}",
+                "run": first.label if first else _UNKNOWN,
+                "run_began": _time(first.began) if first else _UNKNOWN,
+                "run_ended": _time(first.ended) if first else _UNKNOWN,
+            }
+        )
+    return rows
+
+
+def _derivations(run: Run) -> list[dict[str, Any]]:
+    """A row for each stage that another one read, and for each source that the first one read."""
+    rows = []
+    for _, stage in run.built:
+        rows += [{"stage": stage.label, "derived_from": label} for label in sorted({*stage.manifest["read"].values()})]
+        if stage.label == run.corpus.extracted.label:
+            rows += [{"stage": stage.label, "derived_from": _source(source.name)} for source in run.recipe.sources]
+    return rows
 
 
 def _sources(run: Run) -> Iterator[dict[str, Any]]:
@@ -158,24 +188,19 @@ def _sources(run: Run) -> Iterator[dict[str, Any]]:
         }
 
 
-def _agents(run: Run) -> Iterator[dict[str, Any]]:
-    for release in sorted({str(stage.manifest["release"]) for _, stage in run.built}):
-        yield {
-            "@id": f"urn:gristmill:release:{release}",
-            "@type": ["prov:Agent", "prov:SoftwareAgent"],
-            "prov:label": f"Gristmill {release}",
-        }
-
-
-def _runs(runs: list[RecordedRun]) -> Iterator[dict[str, Any]]:
-    for each in runs:
-        yield {
-            "@id": _recorded(each),
-            "@type": "prov:Activity",
-            "prov:label": f"run {each.label}",
-            "prov:startedAtTime": _time(each.began),
-            "prov:endedAtTime": _time(each.ended),
-        }
+def _activity(run: RecordedRun) -> dict[str, Any]:
+    return {
+        "@id": f"urn:gristmill:run:{run.label}",
+        "@type": "prov:Activity",
+        "prov:label": f"run {run.label}",
+        "prov:startedAtTime": _time(run.began),
+        "prov:endedAtTime": _time(run.ended),
+        "prov:wasAssociatedWith": {
+            "@id": f"urn:gristmill:release:{run.release}",
+            "@type": "prov:SoftwareAgent",
+            "prov:label": f"Gristmill {run.release}",
+        },
+    }
 
 
 def _time(moment: str) -> str:
@@ -183,21 +208,5 @@ def _time(moment: str) -> str:
     return f"{moment.replace(' ', 'T')}Z"
 
 
-def _entity(label: str) -> str:
-    return f"urn:gristmill:stage:{label}"
-
-
-def _activity(stage: StageResult) -> str:
-    return f"urn:gristmill:activity:{stage.label}"
-
-
-def _agent(stage: StageResult) -> str:
-    return f"urn:gristmill:release:{stage.manifest['release']}"
-
-
 def _source(name: str) -> str:
     return f"urn:gristmill:source:{name}"
-
-
-def _recorded(run: RecordedRun) -> str:
-    return f"urn:gristmill:run:{run.label}"
