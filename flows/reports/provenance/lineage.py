@@ -55,7 +55,8 @@ def croissant(run: Run, answers: Mapping[str, Answer], about: str, domains: byte
     `digest`: the SHA-256 of these."""
     runs = sorted((each for each in runs_of(run.settings.home, run.recipe.name) if each.ended), key=lambda one: one.id)
     languages = [row["language"] for row in answers["languages"].value if len(row["language"]) <= 3]
-    newest = next((each for each in reversed(runs) if run.corpus.kept.label in each.stages), None)
+    last = run.trained.model if run.trained else run.data.tokens if run.data else run.corpus.kept
+    newest = next((each for each in reversed(runs) if last.label in each.stages), None)
     value = {
         "@context": _CONTEXT,
         "@type": "sc:Dataset",
@@ -177,7 +178,7 @@ def _sources(run: Run) -> Iterator[dict[str, Any]]:
     """What the recipe reads, without the folders of this machine."""
     digest = run.corpus.extracted.manifest["inputs"]["files"]
     for source in run.recipe.sources:
-        given = getattr(source, source.key)
+        given = getattr(source, "files" if source.key == "reader" else source.key)  # `reader` names a function
         named = (given,) if isinstance(given, str) else tuple(given)
         read = ", ".join(each.rpartition("/")[2] if each.startswith("/") else redact_url(each) for each in named)
         yield {
