@@ -24,7 +24,7 @@ def data_card(run: Run, answers: Mapping[str, Answer], about: str) -> str:
         "",
         about,
         "",
-        "Each number is the result of the query beside it. `figures.json` has the same numbers and queries. RECIPE is "
+        "Each number is the result of the query next to it. `figures.json` has the same numbers and queries. RECIPE is "
         f"the recipe at the end of this card. {GAP} marks what the home cannot know.",
         "",
         *_section("Numbers", numbers(answers, _NUMBERS)),
@@ -102,7 +102,7 @@ def trunk_lines(run: Run) -> Iterator[str]:
     assert run.trained is not None, "it has a model"
     record = run.trained.model.manifest["record"]
     if trunk := record.get("trunk"):
-        shared = "goes on in the same data" if trunk["samples"] else "read other data, which are not counted here"
+        shared = "continues in the same data" if trunk["samples"] else "read other data, which are not counted here"
         yield f"Training began with the weights of model-{trunk['key']} after step {trunk['step']:,}, which {shared}."
     elif record["training"]["init_from"]:
         yield f"Training began with given weights. {gap('what these weights were trained on')}"

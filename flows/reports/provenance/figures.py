@@ -1,5 +1,5 @@
 """The numbers of a run's papers. A number is the result of a query, and is computed nowhere else: the papers print the
-query beside it, and `gristmill sql` computes it again."""
+query next to it, and `gristmill sql` computes it again."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -42,7 +42,7 @@ def training_summary(run: Run, answers: Mapping[str, Answer], about: str, domain
         "",
         about,
         "",
-        f"Each number is the result of the query beside it, over the recipe in `data-card.md`. {GAP} marks what the "
+        f"Each number is the result of the query next to it, over the recipe in `data-card.md`. {GAP} marks what the "
         "home cannot know.",
         "",
         *chain.from_iterable(_european(run, answers, domains)),
@@ -115,7 +115,7 @@ def _californian(run: Run, answers: Mapping[str, Answer]) -> Iterator[list[str]]
         "Gristmill's reference pages have the purpose of each step and rule.",
     )
     yield _tables(answers, "funnel")
-    yield _item(10, "Period of collection", gap("whether the collection goes on"))
+    yield _item(10, "Period of collection", gap("whether the collection continues"))
     yield _tables(answers, "periods")
     yield _item(11, "First use of the data sets in development", gap("dates"))
     yield _item(12, "Generation of synthetic data", "See section 2.5 above.")
