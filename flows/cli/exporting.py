@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from gristmill.flows.explore.dependents import erasure, receipt
     from gristmill.flows.explore.dependents import lines as dependents_lines
     from gristmill.flows.explore.dependents import takedown as takedowns
+    from gristmill.flows.reports import finished
     from gristmill.flows.reports.dependents import graph as home_graph
+    from gristmill.flows.reports.provenance import folder as provenance_papers
     from gristmill.flows.stages import export
     from gristmill.samples.formats import folder
     from gristmill.training.hub import model_folder
@@ -43,6 +45,8 @@ else:
     recipe_data = wrapt.lazy_import("gristmill.flows.experiments.models.recipe_data")
     token_training = wrapt.lazy_import("gristmill.flows.experiments.models.token_training")
     export = wrapt.lazy_import("gristmill.flows.stages.export")
+    finished = wrapt.lazy_import("gristmill.flows.reports.finished")
+    provenance_papers = wrapt.lazy_import("gristmill.flows.reports.provenance.folder")
     folder = wrapt.lazy_import("gristmill.samples.formats.folder")
     model_folder = wrapt.lazy_import("gristmill.training.hub.model_folder")
     imported_run = wrapt.lazy_import("gristmill.flows.experiments.models.imported_run")
@@ -165,6 +169,32 @@ def tokens(
     source = contents.source
     read = f"{len(source):,} samples of {source.seq_len:,} tokens"
     print_texts([f"{'exported' if written else 'already exported'}: {contents.name} for {trainer} in {to}, {read}"])
+
+
+def provenance(
+    recipe: FinishedRecipe,
+    to: Annotated[
+        str, typer.Option("--to", metavar="DIR|s3://...", help="empty folder, or one with papers of this run")
+    ],
+    as_json: Json = False,
+) -> None:
+    """Writes a data card, summaries for the EU and California, Croissant metadata, all numbers with their queries, and
+    a table of all records, for the corpus and for a trained model. Reads only the home.
+
+    Guide: docs/guides/provenance.md
+
+    Examples:
+        gristmill export provenance recipe.yaml --to papers
+        gristmill export provenance recipe.yaml --to s3://bucket/papers --json
+    """
+    run = finished.finished(recipe, MachineSettings())
+    progress = console(stderr=True)
+    papers = provenance_papers.write_papers(run, to, lambda line: progress.print(f"provenance: {line}", soft_wrap=True))
+    of_model = " and its trained model" if papers.model else ""
+    line = (
+        f"wrote {papers.figures} figures and {papers.annotations:,} annotations of {run.recipe.name}{of_model} to {to}"
+    )
+    print_result(papers, [line], as_json)
 
 
 def train_tokens(

@@ -43,8 +43,8 @@ def sql(
     as_json: Annotated[bool, typer.Option("--json", help="JSON output, one object per row")] = False,
     parquet: Annotated[str, typer.Option(metavar="FILE", help="Parquet file for all rows")] = "",
 ) -> None:
-    """Tables: documents, extracted, ledger, edits, clusters, sources, tokens, funnel. Queries read only this run and
-    cannot write.
+    """Tables: documents, extracted, ledger, edits, clusters, sources, tokens, training, funnel. Queries read only this
+    run and cannot write.
 
     Guide: docs/guides/sql.md
 

@@ -234,8 +234,9 @@ class Phases:
         return [a + b for a, b in zip(self.before[phase], now, strict=True)]
 
 
-def _schedule(manifest: TrainingManifest | Manifest, seq_len: int, tokens: Sequence[float]) -> Phases:
-    """`tokens`: those of a window of each source, on average. Shares are of tokens, not of windows."""
+def schedule_of(manifest: TrainingManifest | Manifest, seq_len: int, tokens: Sequence[float]) -> Phases:
+    """Which source each sample of a manifest is from. `tokens`: those of a window of each source, on average, since
+    shares are of tokens, not of windows."""
 
     def of_windows(shares: Sequence[float]) -> list[float]:
         if manifest.row_length is None:
@@ -298,7 +299,7 @@ class Order:
             self.read = [PackedRows(tokens, source.rows, seq_len, manifest.end_of_text) for tokens, source in packed]
         self.windows = [len(read) for read in self.read]
         each = [len(tokens) / max(1, windows) for tokens, windows in zip(self.tokens, self.windows, strict=True)]
-        self.schedule = _schedule(manifest, seq_len, each)
+        self.schedule = schedule_of(manifest, seq_len, each)
         for source, tokens, windows in zip(self.sources, self.tokens, self.windows, strict=True):
             if source.share and not windows:
                 raise ValueError(

@@ -306,7 +306,7 @@ def write_card(folder: str, number: int, card: Card, written: Sequence[tuple[str
         "",
         "## Funnel",
         "",
-        *_table(
+        *markdown_table(
             ("step", "documents in", "documents out", "kept", "dropped by rule"),
             (
                 (
@@ -324,7 +324,7 @@ def write_card(folder: str, number: int, card: Card, written: Sequence[tuple[str
         "",
         "What steps measured is null where they did not look at a document, as at the reference of a learned filter.",
         "",
-        *_table(
+        *markdown_table(
             ("column", "type", "unit", "definition"),
             [(name, "string", "", _CARRIED[name]) for name in CARRIED]
             + [(column.name, column.type, "", "of the source, as its files have it") for column in card.own]
@@ -339,7 +339,7 @@ def write_card(folder: str, number: int, card: Card, written: Sequence[tuple[str
         "",
         "## Made with",
         "",
-        *_table(("distribution", "release"), card.releases),
+        *markdown_table(("distribution", "release"), card.releases),
         "",
         "`manifest.json` holds the digest of `parts.json`, and this the size and xxh3-128 of every file.",
         "",
@@ -392,7 +392,7 @@ def _table_by(what: str, counts: Iterable[tuple[str, int, int]], total: int) -> 
         characters[value] += size
     ranked = sorted(documents.items(), key=lambda item: (-item[1], item[0]))
     rows = [(value, f"{n:,}", _share(n, total), f"{characters[value]:,}") for value, n in ranked]
-    return _table((what, "documents", "share", "characters"), rows)
+    return markdown_table((what, "documents", "share", "characters"), rows)
 
 
 def _definition(column: Column) -> str:
@@ -405,6 +405,7 @@ def _share(part: int, whole: int) -> str:
     return f"{part / whole:.1%}" if whole else "-"
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """A table in Markdown, a line each."""
     lines = [head, ["---"] * len(head), *rows]
     return ["| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in line) + " |" for line in lines]

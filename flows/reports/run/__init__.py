@@ -321,8 +321,8 @@ class Run:
     def sql(self, query: str) -> "DuckDBPyRelation":
         """The result of an SQL query over the run, as a relation of DuckDB: `.df()`, `.pl()`, `.to_arrow_table()`.
 
-        Tables: `documents`, `extracted`, `ledger`, `edits`, `clusters`, `sources`, `tokens`, `funnel`. Raises
-        QueryError, a ValueError, for anything but one SELECT.
+        Tables: `documents`, `extracted`, `ledger`, `edits`, `clusters`, `sources`, `tokens`, `training`, `funnel`.
+        Raises QueryError, a ValueError, for anything but one SELECT.
 
         >>> run.sql("select rule, count(*) as documents from ledger group by rule order by rule").fetchall()
         [('near_duplicate', 1), ('words', 2)]
@@ -383,7 +383,9 @@ class Run:
     @property
     def tables(self) -> "dict[str, View]":
         """The tables that `sql` can query, by name."""
-        return sql_queries.views(self.recipe, self.corpus, self.data, self.document_stages, self.steps)
+        return sql_queries.views(
+            self.recipe, self.corpus, self.data, self.document_stages, self.steps, self.trained, self.settings
+        )
 
     @property
     def _deciding(self) -> set[str]:

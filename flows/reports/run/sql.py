@@ -16,20 +16,25 @@ import wrapt
 from gristmill.flows.recipe.columns import known_columns
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.reports.funnel import FunnelRow
-from gristmill.flows.reports.run import rows
+from gristmill.flows.reports.run import learned, rows
 from gristmill.flows.reports.run.rows import Rows
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.heldout import Data
 from gristmill.storage.schema import own_of
 from gristmill.tasks.documents.expressions import DERIVED, DERIVED_SQL
 from gristmill.tasks.engine.make import StageResult
+from gristmill.tasks.url.canonical import canonical_host, registered_domain
 
 if TYPE_CHECKING:
     import duckdb
+    from duckdb import func as functions
 
+    from gristmill.flows.machine.settings import MachineSettings
+    from gristmill.flows.stages.model import Trained
     from gristmill.tasks.documents import isolated_duckdb
 else:
     duckdb = wrapt.lazy_import("duckdb")
+    functions = wrapt.lazy_import("duckdb.func")
     isolated_duckdb = wrapt.lazy_import("gristmill.tasks.documents.isolated_duckdb")
 
 
@@ -53,10 +58,17 @@ class View:
 
 
 def views(
-    recipe: Recipe, corpus: Corpus, data: Data | None, stages: Sequence[StageResult], funnel: Sequence[FunnelRow]
+    recipe: Recipe,
+    corpus: Corpus,
+    data: Data | None,
+    stages: Sequence[StageResult],
+    funnel: Sequence[FunnelRow],
+    trained: "Trained | None" = None,
+    settings: "MachineSettings | None" = None,
 ) -> dict[str, View]:
     """The tables that a run has, by name. A run without near-duplicates has no `clusters`, one without token shards no
-    `tokens`. `stages`: those that the documents went through; `funnel`: its rows."""
+    `tokens`, one without a finished training no `training`. `stages`: those that the documents went through; `funnel`:
+    its rows; `settings`: of the machine, with which files of a training are read."""
     documents = rows.documents(recipe, corpus)
     own = pa.schema([documents.schema.field(name) for name in own_of(documents.schema)])
     known = {column.name: column.meaning for column in known_columns(recipe, "", own)}
@@ -78,6 +90,8 @@ def views(
         made.append(View("clusters", "documents of clusters of near-duplicates", rows.clusters(recipe, corpus)))
     if data is not None:
         made.append(View("tokens", "tokens of each document that training may see", rows.tokens(data)))
+    if data is not None and trained is not None and settings is not None:
+        made.append(View("training", "what training read of each source", learned.rows(settings, data, trained)))
     return {view.name: view for view in made}
 
 
@@ -85,6 +99,7 @@ _STAGE = {"stage": "name and key of the stage"}
 _ABSENT = {
     "clusters": "the recipe has no step `minhash`",
     "tokens": "the recipe has no finished token shards: run `gristmill run RECIPE --tokens-only`",
+    "training": "the recipe has no finished training: run `gristmill run RECIPE`",
 }
 
 
@@ -92,13 +107,15 @@ def query(tables: Mapping[str, View], sql: str) -> "duckdb.DuckDBPyRelation":
     """The result of a query over the tables of a run, which is computed when it is read: `.df()`, `.pl()`,
     `.to_arrow_table()`, `.fetchall()`. Times are in UTC.
 
-    Functions beside DuckDB's: `host(url)`, `tld(url)`, `mime(content_type)`. Raises QueryError for a query that is not
-    one SELECT, or cannot be planned.
+    Functions beside DuckDB's: `host(url)`, `domain(url)`, `tld(url)`, `mime(content_type)`. Raises QueryError for a
+    query that is not one SELECT, or cannot be planned.
     """
     connection = isolated_duckdb.connect()
     _check_statements(connection, sql)
     for name, source in DERIVED.items():
         connection.execute(f"create macro {name}({source}) as {DERIVED_SQL[name]}")
+    connection.create_function("_domain", _domains, ["VARCHAR"], "VARCHAR", type=functions.ARROW)
+    connection.execute("create macro domain(url) as _domain(host(url))")
     streams = {view.name: _Stream(view) for view in tables.values()}
     for name, stream in streams.items():
         _register(connection, name, stream)
@@ -124,6 +141,15 @@ def _check_statements(connection: "duckdb.DuckDBPyConnection", sql: str) -> None
         raise QueryError(f"{error}".splitlines()[0]) from None
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
         raise QueryError("only one SELECT is allowed, and no statement that writes, attaches or sets")
+
+
+def _domains(hosts: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The domain that was registered under a public suffix, of each host; the host for an IP address and a single
+    label, null for what is no host."""
+    coded = hosts.combine_chunks().dictionary_encode()
+    plain = map(canonical_host, coded.dictionary.to_pylist())
+    found = [registered_domain(host, False) or host or None for host in plain]
+    return pa.chunked_array([pa.array(found, pa.string()).take(coded.indices)])
 
 
 _EVERY = ""
