@@ -17,7 +17,7 @@ from gristmill.flows.recipe.recipe import load
 from gristmill.flows.recipe.variants import variant
 from gristmill.flows.reports import run_page
 from gristmill.flows.reports.finished import finished
-from gristmill.flows.reports.source_losses import lost_by, sentences, source_losses
+from gristmill.flows.reports.run.source_losses import lost_by, sentences, source_losses
 from gristmill.flows.reports.whatif import funnel, whatif
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.group_losses import group_losses

@@ -17,7 +17,7 @@ from gristmill.flows.reports import source_losses as step_losses
 from gristmill.flows.reports.funnel import FunnelRow, funnel
 from gristmill.flows.reports.run import extraction, frames, rows
 from gristmill.flows.reports.run.rows import Rows
-from gristmill.flows.reports.source_losses import SourceLoss
+from gristmill.flows.reports.run.source_losses import SourceLoss
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.heldout import Data
 from gristmill.storage.printable import redact_url
