@@ -9,7 +9,7 @@ from gristmill.flows.recipe.options import Changes, spread
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.recipe.variants import changed
 from gristmill.flows.reports.run import Run
-from gristmill.flows.reports.source_losses import log_losses
+from gristmill.flows.reports.run.source_losses import log_losses
 from gristmill.flows.run.artifacts import flow_run_name, publish
 from gristmill.flows.run.flow import recorded_flow
 from gristmill.flows.run.runner import run_context

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from gristmill.flows.experiments.scaling import transfer
     from gristmill.flows.experiments.scaling.report import ScalingReport
     from gristmill.flows.experiments.scaling.transfer import Coordinates, Sweep
-    from gristmill.flows.reports import recorded, source_losses
-    from gristmill.flows.reports.run import Run
+    from gristmill.flows.reports import recorded
+    from gristmill.flows.reports.run import Run, source_losses
     from gristmill.flows.run import server
     from gristmill.flows.stages import group_losses, removal
     from gristmill.tasks.dedup import takedowns
@@ -36,7 +36,7 @@ else:
     scaling_page = wrapt.lazy_import("gristmill.flows.experiments.scaling.page")
     group_losses = wrapt.lazy_import("gristmill.flows.stages.group_losses")
     recorded = wrapt.lazy_import("gristmill.flows.reports.recorded")
-    source_losses = wrapt.lazy_import("gristmill.flows.reports.source_losses")
+    source_losses = wrapt.lazy_import("gristmill.flows.reports.run.source_losses")
     removal = wrapt.lazy_import("gristmill.flows.stages.removal")
     takedowns = wrapt.lazy_import("gristmill.tasks.dedup.takedowns")
     shared = wrapt.lazy_import("gristmill.tasks.engine.shared")

@@ -10,9 +10,16 @@ import yaml
 from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
 from gristmill.flows.machine.wrong_values import did_you_mean, listed, shown
-from gristmill.flows.recipe import scopes, settings_file
+from gristmill.flows.recipe import settings_file
 from gristmill.flows.recipe.errors import MAX_FINDINGS, ContradictionError, KeyPath, Origin
-from gristmill.flows.recipe.steps import AnyStep, document_steps, read_source
+from gristmill.flows.recipe.steps import (
+    AnyStep,
+    document_steps,
+    read_source,
+    repeated_steps,
+    source_problems,
+    unmeasured_columns,
+)
 from gristmill.storage.address import Address, from_folder
 from gristmill.storage.remote.addresses import check_no_secrets
 from gristmill.tasks.dedup.semantic import Clustered
@@ -166,7 +173,7 @@ class Recipe(Settings):
         for index, name in enumerate(names):
             if name in names[:index]:
                 yield ("sources", index), f"`{name}` is listed more than once; give each source a different name"
-        yield from scopes.repeated(self.steps, names)
+        yield from repeated_steps(self.steps, names)
         steps = [step.base_name for step in self.steps]
         if "extract" not in steps:
             if pages := [source.name for source in self.sources if source.needs_extraction]:
@@ -222,7 +229,7 @@ class Recipe(Settings):
                         "rename the signal",
                     )
             names += [signal.name for signal in step.signals]
-        yield from scopes.unmeasured(self.steps, [source.name for source in self.sources])
+        yield from unmeasured_columns(self.steps, [source.name for source in self.sources])
         yield from self._of_own_columns(names)
         if self.mixture and not any(source.read_columns.every for source in self.sources):
             yield from self._of_groups(self.mixture, names)
@@ -306,7 +313,7 @@ class Recipe(Settings):
                 hint = did_you_mean(name, names) or f"the sources are {listed(names)}"
                 yield path, f"no source is called {name}; {hint}"
         for index, step in enumerate(self.steps):
-            yield from scopes.of_step(index, step, self.sources)
+            yield from source_problems(index, step, self.sources)
 
     def _of_objective(self) -> Iterator[tuple[KeyPath, str]]:
         if self.training.objective == "causal":

@@ -4,7 +4,7 @@ rules`.
 Settings alone are imported here; what makes a step, and its work, when it is needed.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, Union
@@ -18,8 +18,9 @@ from pydantic import (
     WrapValidator,
 )
 
-from gristmill.flows.machine.wrong_values import did_you_mean
+from gristmill.flows.machine.wrong_values import did_you_mean, listed
 from gristmill.flows.recipe import own_steps
+from gristmill.flows.recipe.errors import KeyPath
 from gristmill.tasks.decontamination.step import Decontamination
 from gristmill.tasks.dedup.exact import ContentDedup, UrlDedup
 from gristmill.tasks.dedup.near.settings import MinHash
@@ -27,7 +28,8 @@ from gristmill.tasks.dedup.passages import LineDedup, ParagraphDedup, SentenceDe
 from gristmill.tasks.dedup.semantic import Diversify, SemanticDedup
 from gristmill.tasks.dedup.substrings import SubstringDedup
 from gristmill.tasks.documents.normalize import Normalize
-from gristmill.tasks.documents.step import CorpusStep, DocumentStep, Step, StepError, base_name_of
+from gristmill.tasks.documents.scope import SCOPE
+from gristmill.tasks.documents.step import LANGUAGE, CorpusStep, DocumentStep, Step, StepError, base_name_of
 from gristmill.tasks.documents.where import Where, is_where
 from gristmill.tasks.extraction.extract import ENGINE_NAMES, UNION, Extract
 from gristmill.tasks.models.embedding import Embedding
@@ -39,6 +41,7 @@ from gristmill.tasks.models.perplexity import Perplexity
 from gristmill.tasks.models.quality import Quality, QualityBucket
 from gristmill.tasks.models.topic import Topic
 from gristmill.tasks.pii.step import Pii
+from gristmill.tasks.reading.sources import Source
 from gristmill.tasks.rights.step import Rights
 from gristmill.tasks.rules.bad_words import BadWords
 from gristmill.tasks.rules.c4 import C4
@@ -211,7 +214,7 @@ def filter_stages(steps: Iterable[Step]) -> tuple[str, ...]:
 def thresholds_of(step: Step) -> tuple[str, ...]:
     """The settings that only decide, by signals or scores that are stored: they can be replayed."""
     if isinstance(step, DocumentStep):
-        return tuple(name for name in type(step).model_fields if name not in ("step", *step.signal_fields))
+        return tuple(name for name in type(step).model_fields if name not in ("step", *SCOPE, *step.signal_fields))
     return step.decision_fields if isinstance(step, CorpusStep) else ()
 
 
@@ -228,3 +231,88 @@ def document_steps() -> dict[str, type[DocumentStep]]:
     return {
         name: kind for name, kind in (BUILT_IN | own_steps.known(BUILT_IN)).items() if issubclass(kind, DocumentStep)
     }
+
+
+# The sources that the steps of a recipe apply to: which lists of sources have no meaning, and which steps may repeat.
+#
+# A step may be in a recipe several times if each source has one of them. Each then has its own name.
+
+
+def repeated_steps(steps: Sequence[Step], sources: Sequence[str]) -> Iterator[tuple[KeyPath, str]]:
+    """What is wrong with steps that a recipe has more than once."""
+    for index, step in enumerate(steps):
+        earlier = [one for one in steps[:index] if one.base_name == step.base_name]
+        if step.step in [one.step for one in earlier]:
+            yield ("steps", index), f"`{step.step}` is listed more than once; {_remedy(step)}"
+        elif both := [name for name in sources if step.applies_to(name) and any(o.applies_to(name) for o in earlier)]:
+            yield (
+                ("steps", index),
+                f"`{step.step}` and `{earlier[-1].step}` both apply to {listed(both)}; use `only` and `except` so that "
+                "each source has one of them",
+            )
+
+
+def _remedy(step: Step) -> str:
+    if is_where(step.step):
+        return "give the later one a different name, as `step: where_short`"
+    if isinstance(step, DocumentStep):
+        return (
+            f"for other settings for other sources, give the later one a name, as `step: {step.base_name}-2`, and use "
+            "`only` or `except` in both"
+        )
+    return "a recipe can have this step only once"
+
+
+def source_problems(index: int, step: Step, sources: Sequence[Source]) -> Iterator[tuple[KeyPath, str]]:
+    """What is wrong with the sources of a step, given by its place."""
+    key = "except" if step.only is None else "only"
+    exempt = {source.name for source in sources if not step.applies_to(source.name)}
+    left = [source.name for source in sources if source.name not in exempt]
+    reference = getattr(step, "reference", ())
+    if not left:
+        yield ("steps", index, key), f"leaves no source for `{step.step}`; change it, or remove the step"
+    elif exempt and reference and set(left) <= set(reference):
+        yield (
+            ("steps", index, key),
+            f"leaves only {listed(left)}, from which `{step.step}` learns, so there is nothing to score; add a source",
+        )
+    pages = [source.name for source in sources if source.name in exempt and source.needs_extraction]
+    if isinstance(step, Extract) and pages:
+        yield ("steps", index, key), f"leaves out {listed(pages)}, whose pages have no text without `extract`"
+
+
+def unmeasured_columns(steps: Sequence[Step], sources: Sequence[str]) -> Iterator[tuple[KeyPath, str]]:
+    """Steps that read what an earlier step does not measure for all of their sources."""
+    measured: dict[str, set[str]] = {}
+    for index, step in enumerate(steps):
+        for name in _read_by(step):
+            missing = [
+                source
+                for source in sources
+                if step.applies_to(source) and name in measured and source not in measured[name]
+            ]
+            if missing:
+                yield (
+                    ("steps", index),
+                    f"`{step.step}` reads {name}, which no step before it measures for {listed(missing)}; "
+                    + _how_to_read(step, missing),
+                )
+        for signal in step.signals:
+            measured.setdefault(signal.name, set()).update(filter(step.applies_to, sources))
+
+
+def _read_by(step: Step) -> tuple[str, ...]:
+    """The columns without which a step fails, or drops documents."""
+    if isinstance(step, Where):
+        return tuple(step.columns) if step.nulls is None else ()
+    reads = step.reads if isinstance(step, DocumentStep | CorpusStep) else ()
+    return (*reads, LANGUAGE) if getattr(step, "languages", None) and LANGUAGE not in reads else reads
+
+
+def _how_to_read(step: Step, missing: Sequence[str]) -> str:
+    own = f"add `except: [{', '.join(missing)}]` to `{step.step}`"
+    if step.only is not None:
+        own = f"remove {'it' if len(missing) == 1 else 'them'} from `only` of `{step.step}`"
+    if step.left_out is not None:
+        own = f"add {'it' if len(missing) == 1 else 'them'} to `except` of `{step.step}`"
+    return f"{own}, or set `nulls` to keep or drop" if isinstance(step, Where) else own

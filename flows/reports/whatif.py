@@ -33,6 +33,7 @@ from gristmill.storage import ledger, parquet
 from gristmill.storage.contents import sum_counts
 from gristmill.storage.schema import LEDGER
 from gristmill.tasks.documents.decisions import NO_EXEMPT, Decisions, Exempt, decide, gathered, of_source
+from gristmill.tasks.documents.scope import SCOPE
 from gristmill.tasks.documents.step import DocumentStep, EditStep, Step, work_of
 from gristmill.tasks.engine import options
 from gristmill.tasks.engine.make import NotFinishedError
@@ -66,7 +67,7 @@ def changed(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
                 f"{name}: no step {step_name} in the recipe {recipe.name}; its steps are {', '.join(steps)}"
             )
         step = steps[step_name]
-        known = [field for field in type(step).model_fields if field != "step"]
+        known = [field for field in type(step).model_fields if field not in ("step", *SCOPE)] + [*SCOPE]
         if not path or path[0] not in known:
             raise ValueError(f"{name}: {step_name} has no such setting; its settings are {', '.join(known)}")
         reason = _not_a_threshold(recipe, step, path[0])
@@ -86,7 +87,7 @@ def _not_a_threshold(recipe: Recipe, step: Any, setting: str) -> str:
         return f"{step.step} decides while documents are extracted, and what it drops is not stored"
     if step.step in {chooses.step for chooses in recipe.choosing}:
         return f"the engine union chooses the texts of pages by {step.step}, and other texts are not stored"
-    if setting in thresholds_of(step):
+    if setting in thresholds_of(step) or (setting in SCOPE and isinstance(step, DocumentStep)):
         return ""
     if isinstance(step, DocumentStep):
         return "it changes measurements or the text, not only decisions"

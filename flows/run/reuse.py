@@ -13,7 +13,7 @@ from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.recipe.steps import filter_stages
 from gristmill.flows.reports.finished import check_run
 from gristmill.flows.reports.run import Run
-from gristmill.flows.reports.source_losses import log_losses
+from gristmill.flows.reports.run.source_losses import log_losses
 from gristmill.flows.run.model_training import noted_run
 from gristmill.flows.run.progress import ended
 from gristmill.flows.stages.corpus import Corpus

@@ -32,6 +32,9 @@ class Settings(CheckedSettings):
         return kind.model_validate({name: getattr(self, name) for name in kind.model_fields})
 
 
+SCOPE = ("only", "except")  # the settings of every step
+
+
 def _sources(description: str) -> Any:
     """A list of sources. It is in no record where it is not set, so steps for all sources keep their keys."""
     return Field(None, description=description, exclude_if=lambda names: names is None)

@@ -17,7 +17,7 @@ from gristmill.flows.recipe.recipe import load
 from gristmill.flows.recipe.variants import variant
 from gristmill.flows.reports import run_page
 from gristmill.flows.reports.finished import finished
-from gristmill.flows.reports.source_losses import lost_by, sentences, source_losses
+from gristmill.flows.reports.run.source_losses import losses_by_step, lost_by, sentences
 from gristmill.flows.reports.whatif import funnel, whatif
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.group_losses import group_losses
@@ -277,7 +277,7 @@ def emptied(tmp_path_factory):
 
 def losses_of(folder: Path, given: dict, corpus: Corpus) -> list:
     at = context(str(folder / "home"))
-    return source_losses(load(given), corpus, group_losses(at, load(given), corpus))
+    return losses_by_step(load(given), corpus, group_losses(at, load(given), corpus))
 
 
 @pytest.mark.extended

@@ -13,11 +13,10 @@ from gristmill.flows.curation import BuiltStage, Outputs
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.reports import pages
-from gristmill.flows.reports import source_losses as step_losses
 from gristmill.flows.reports.funnel import FunnelRow, funnel
 from gristmill.flows.reports.run import extraction, frames, rows
 from gristmill.flows.reports.run.rows import Rows
-from gristmill.flows.reports.source_losses import SourceLoss
+from gristmill.flows.reports.run.source_losses import SourceLoss, losses_by_step
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.heldout import Data
 from gristmill.storage.printable import redact_url
@@ -175,7 +174,7 @@ class Run:
     def source_losses(self) -> list[SourceLoss]:
         """The sources that lost far more to one step than comparable sources, the largest loss first: `step`, `source`,
         `documents`, `dropped`, `low`, `high`, `others`, `median`, `fix`."""
-        return step_losses.source_losses(self.recipe, self.corpus, self.group_losses)
+        return losses_by_step(self.recipe, self.corpus, self.group_losses)
 
     @property
     def funnel(self) -> "DataFrame":

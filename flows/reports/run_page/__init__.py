@@ -25,10 +25,10 @@ from gristmill.flows.reports.pages.classifier_plots import cross_fitted, curves,
 from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.reports.run import Run
 from gristmill.flows.reports.run.bill import RunBill, bill
+from gristmill.flows.reports.run.source_losses import SourceLoss
 from gristmill.flows.reports.run_page import plots
 from gristmill.flows.reports.run_page.plots import Counts, count
 from gristmill.flows.reports.run_page.signals import Judged, judged
-from gristmill.flows.reports.source_losses import SourceLoss
 from gristmill.flows.reports.tables import short
 from gristmill.flows.stages.removal import takedown_lists
 from gristmill.storage import parquet

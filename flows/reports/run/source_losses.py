@@ -65,7 +65,7 @@ class SourceLoss:
         )
 
 
-def source_losses(recipe: Recipe, corpus: Corpus, counted: StageResult | None) -> list[SourceLoss]:
+def losses_by_step(recipe: Recipe, corpus: Corpus, counted: StageResult | None) -> list[SourceLoss]:
     """Sources that lost far more to a step, the largest loss first. `counted`: the stage `group_losses` of the corpus;
     none without it, or if its files were removed, or if it does not count by source."""
     settings = recipe.group_losses
@@ -90,7 +90,7 @@ def source_losses(recipe: Recipe, corpus: Corpus, counted: StageResult | None) -
 
 def log_losses(recipe: Recipe, corpus: Corpus, counted: StageResult) -> None:
     """Log a line for each source that lost far more than comparable ones to a step."""
-    for line in sentences(source_losses(recipe, corpus, counted)):
+    for line in sentences(losses_by_step(recipe, corpus, counted)):
         log.warning("%s", line)
 
 
