@@ -137,7 +137,7 @@ def plan_lines(made: Plan) -> Iterator[str]:
         yield f"to be added to {made.list}: {line}"
     yield from made.work.sentences()
     seconds = sum(one.core_seconds or 0.0 for one in made.report.stages if one.stage.rpartition("-")[0] in LATE)
-    yield f"stages after the lists took {seconds:,.1f} CPU s the last time; token shards without the documents are copied"
+    yield f"stages after the lists took {seconds:,.1f} CPU s the last time; token shards without them are copied"
     for one in made.report.trainings:
         if one.has_read and one.read != 0:
             yield f"{one.stage} has read them and cannot forget them; a run with the list releases it for removal"
