@@ -219,6 +219,7 @@ def test_a_recipe_without_a_list_is_told_how_to_get_one(crawl):
         receipts.read("/nowhere", "0123")
 
 
+@pytest.mark.extended
 def test_marks_find_parts_of_a_text_in_any_case_and_no_other_text():
     [values] = phrases([PLANTED])
     marks = Marks.of({"a": sorted(values.tolist())[:MARKS], "b": phrases([text(2)])[0].tolist()[:MARKS]})
@@ -230,6 +231,7 @@ def test_marks_find_parts_of_a_text_in_any_case_and_no_other_text():
     assert len(marks.places([PLANTED, text(2)])) == 2 * MARKS
 
 
+@pytest.mark.extended
 def test_texts_are_read_from_every_kind_of_file(tmp_path):
     def read(name: str) -> str:
         return " ".join(each for texts in texts_of(str(tmp_path / name)) for each in texts)
