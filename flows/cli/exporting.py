@@ -246,9 +246,6 @@ def join(
     raise typer.Exit(joining.join(MachineSettings(), run, wait, say=lambda line: print_texts([line])))
 
 
-_FILE = {"exists": True, "dir_okay": False}
-
-
 def takedown(
     name: Annotated[
         str, typer.Argument(metavar="[RECIPE]", help="YAML file with a takedown list that can be written")
@@ -257,10 +254,10 @@ def takedown(
         list[str] | None, typer.Option("--entry", metavar="ENTRY", help="id, URL, folder/* or host; repeatable")
     ] = None,
     lists: Annotated[
-        list[Path] | None, typer.Option("--list", metavar="FILE", help="file of entries; repeatable", **_FILE)
+        list[Path] | None, typer.Option("--list", metavar="FILE", help="file of entries; repeatable")
     ] = None,
     text_like: Annotated[
-        list[Path] | None, typer.Option(metavar="FILE", help="UTF-8 text; documents like it; repeatable", **_FILE)
+        list[Path] | None, typer.Option(metavar="FILE", help="UTF-8 text; documents like it; repeatable")
     ] = None,
     exports: Annotated[
         list[str] | None, typer.Option("--export", metavar="FOLDER", help="export to search; repeatable")

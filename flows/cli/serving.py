@@ -19,7 +19,6 @@ from gristmill.flows.machine.variables import variables
 from gristmill.flows.reports.tables import Table
 from gristmill.flows.run import garbage, service_files
 from gristmill.flows.run.doctor import Line, examine
-from gristmill.storage import files
 from gristmill.tasks.engine.slurm import worker as slurm_worker
 
 if TYPE_CHECKING:
@@ -268,7 +267,7 @@ THING = "stage, STEP@VERSION, gristmill@RELEASE, file or its digest, document id
 ThingKind = Literal["stage", "step", "library", "release", "file", "source-file", "document", "url", "host"]
 TextLike = Annotated[
     Path | None,
-    typer.Option("--text-like", metavar="FILE", help="UTF-8 text; documents like it", exists=True, dir_okay=False),
+    typer.Option("--text-like", metavar="FILE", help="UTF-8 text; documents like it"),
 ]
 Exports = Annotated[
     list[str] | None, typer.Option("--export", metavar="FOLDER", help="export that no run recorded; repeatable")
@@ -334,10 +333,7 @@ def retract(
         return
     _check_thing(thing, text_like)
     graph = home_graph.graph_of(settings.home)
-    if text_like is not None:
-        meant = things.Thing("text", str(text_like), digest=files.checksum(str(text_like)))
-    else:
-        meant = things.recognize(graph, thing, kind or "")
+    meant = things.recognize(graph, thing, kind or "") if text_like is None else things.text_thing(str(text_like))
     report = dependents.affected_by(settings, graph, meant)
     new = retractions.retraction(meant, reason)
     lines = [*dependents_lines.summary(report)]

@@ -15,7 +15,7 @@ import wrapt
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.reports.dependents.graph import Edge, Export, HomeGraph, graph_of
 from gristmill.flows.reports.dependents.retractions import Staleness
-from gristmill.flows.reports.dependents.things import OF_DOCUMENTS, Roots, Thing, recognize, stage_roots
+from gristmill.flows.reports.dependents.things import OF_DOCUMENTS, Roots, Thing, recognize, stage_roots, text_thing
 from gristmill.storage import checked_json, files
 from gristmill.storage.damage import DamagedFileError
 from gristmill.storage.home import FinishedStage
@@ -168,7 +168,7 @@ def affected(
     Raises LookupError for a thing that the home does not have, FileNotFoundError for a missing file or export.
     """
     graph = graph_of(settings.home, exports)
-    thing = Thing("text", text_like, digest=files.checksum(text_like)) if text_like else recognize(graph, text, kind)
+    thing = text_thing(text_like) if text_like else recognize(graph, text, kind)
     return affected_by(settings, graph, thing, prices)
 
 

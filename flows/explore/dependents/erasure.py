@@ -80,7 +80,9 @@ def find_targets(graph: HomeGraph, request: Request) -> tuple[FoundDocuments, li
 def _named(graph: HomeGraph, request: Request) -> FoundDocuments:
     """The documents that entries and lists name. Those like a given text are found with the near-duplicates."""
     if not (request.entries or request.lists or request.texts):
-        raise ValueError("nothing is to be taken down. Name entries, a list (--list) or a text (--text-like)")
+        raise ValueError("nothing is to be taken down. Name entries (--entry), a list (--list) or a text (--text-like)")
+    if missing := [path for path in (*request.lists, *request.texts) if not Path(path).is_file()]:
+        raise FileNotFoundError(f"file not found: {missing[0]}. Check --list and --text-like")
     lists = [files.absolute(path) for path in request.lists]
     found = FoundDocuments()
     with ExitStack() as stack:

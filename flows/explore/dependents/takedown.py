@@ -71,17 +71,16 @@ def list_of(recipe: Recipe) -> str:
 
 
 def _new_lines(path: str, request: Request, targets: Sequence[Target]) -> Iterator[str]:
-    """The entries of a request as they are; ids of all documents, which work whatever their URLs are; and the URLs of
-    documents that were found by their texts, for a new extraction, where ids do not work."""
+    """The entries of a request as they are; and the URLs of documents that were found by their texts, since a new
+    extraction does not know ids, or the ids of those without a URL."""
     there = set(Path(path).read_text("utf-8").splitlines())
     entries = list(request.entries)
     for each in request.lists:
         if files.absolute(each) != path:
             lines = Path(each).read_text("utf-8").splitlines()
             entries += [line for line in lines if line.strip() and not line.startswith("#")]
-    entries += [target.id for target in targets]
     by_text = [target for target in targets if target.entry.startswith((LIKE, "like", "contains"))]
-    entries += [target.url for target in by_text if target.url]
+    entries += [target.url or target.id for target in by_text]
     yield from (entry for entry in dict.fromkeys(entries) if entry not in there)
 
 
@@ -137,9 +136,7 @@ def plan_lines(made: Plan) -> Iterator[str]:
         yield f"to be added to {made.list}: {line}"
     yield from made.work.sentences()
     seconds = sum(one.core_seconds or 0.0 for one in made.report.stages if one.stage.rpartition("-")[0] in LATE)
-    yield (
-        f"stages after the lists took {seconds:,.1f} CPU s the last time; token shards without the documents are copied"
-    )
+    yield f"stages after the lists took {seconds:,.1f} CPU s the last time; token shards without them are copied"
     for one in made.report.trainings:
         if one.has_read and one.read != 0:
             yield f"{one.stage} has read them and cannot forget them; a run with the list releases it for removal"

@@ -53,6 +53,13 @@ class Roots:
     notes: list[str] = field(default_factory=list)
 
 
+def text_thing(path: str) -> Thing:
+    """The text in a local file. Raises FileNotFoundError."""
+    if not files.is_local(path) or not files.exists(path) or files.is_folder(path):
+        raise FileNotFoundError(f"file not found: {path}. Check --text-like")
+    return Thing("text", path, digest=files.checksum(path))
+
+
 def recognize(graph: HomeGraph, text: str, kind: str = "") -> Thing:
     """What a user means by an argument, if need be by a `kind`. Raises LookupError for what the home does not have,
     with the kinds that it may be."""

@@ -15,7 +15,7 @@ import pytest
 from gristmill.flows.curation import curate
 from gristmill.flows.explore.dependents import receipt as receipts
 from gristmill.flows.explore.dependents import takedown
-from gristmill.flows.explore.dependents.erasure import LIKE, Request, Target
+from gristmill.flows.explore.dependents.erasure import LIKE, Request, Target, find_targets
 from gristmill.flows.explore.dependents.scan import MARKS, Marks, phrases
 from gristmill.flows.explore.dependents.texts import NotSearchedError, texts_of, visible
 from gristmill.flows.machine.runs import RunRecorder, all_runs
@@ -133,7 +133,7 @@ def test_the_plan_has_the_text_and_its_near_copies_in_three_sources_and_two_expo
     assert {Path(one.address).name for one in plan.report.exports} == {"tables", "lines"}
     assert all(len(target.marks) == MARKS for target in plan.targets)
     assert taken["untouched"] == "# taken down\n", "a plan changes nothing"
-    assert {*plan.lines} == {target.id for target in plan.targets} | {target.url for target in plan.targets}
+    assert {*plan.lines} == {target.url for target in plan.targets}
     assert plan.work.makes_something and plan.work.certain[0].label.startswith("takedowns-")
     lines = taken["list"].read_text().splitlines()
     assert lines[0] == "# taken down" and lines[1].startswith("# takedown ") and {*lines[2:]} == {*plan.lines}
@@ -213,10 +213,13 @@ def test_after_a_new_extraction_and_without_the_exports_nothing_is_found_until_a
 def test_a_recipe_without_a_list_is_told_how_to_get_one(crawl):
     with pytest.raises(ValueError, match=r"has no takedown list that can be written.*takedowns: \[takedown.txt\]"):
         takedown.list_of(load(recipe(crawl, "none")))
+    with pytest.raises(FileNotFoundError, match="file not found: /nowhere/page.txt. Check --list and --text-like"):
+        find_targets(graph_of("/nowhere"), Request(texts=("/nowhere/page.txt",)))
     with pytest.raises(LookupError, match="no receipt 0123 in /nowhere; there are none"):
         receipts.read("/nowhere", "0123")
 
 
+@pytest.mark.extended
 def test_marks_find_parts_of_a_text_in_any_case_and_no_other_text():
     [values] = phrases([PLANTED])
     marks = Marks.of({"a": sorted(values.tolist())[:MARKS], "b": phrases([text(2)])[0].tolist()[:MARKS]})
@@ -228,6 +231,7 @@ def test_marks_find_parts_of_a_text_in_any_case_and_no_other_text():
     assert len(marks.places([PLANTED, text(2)])) == 2 * MARKS
 
 
+@pytest.mark.extended
 def test_texts_are_read_from_every_kind_of_file(tmp_path):
     def read(name: str) -> str:
         return " ".join(each for texts in texts_of(str(tmp_path / name)) for each in texts)
