@@ -178,8 +178,8 @@ def provenance(
     ],
     as_json: Json = False,
 ) -> None:
-    """Writes a data card, summaries for the EU and California, Croissant metadata, all numbers with their queries, and
-    a table of all records, for the corpus and for a trained model. Reads only the home.
+    """Includes summaries for the EU and California, Croissant metadata, the query of each number, and a table of all
+    records. Covers a finished training, too. Reads only the home.
 
     Guide: docs/guides/provenance.md
 

@@ -22,11 +22,11 @@ from gristmill.flows.reports.provenance import markdown
 from gristmill.flows.reports.provenance.annotations import timestamp
 from gristmill.flows.reports.provenance.folder import write_papers
 from gristmill.flows.reports.provenance.summary import size_range
-from gristmill.flows.reports.run import Run
+from gristmill.flows.reports.run import Run, learned
 from gristmill.samples.order import Order, batch_number
 from gristmill.storage.training_manifest import load_training_manifest
 from gristmill.training.config import TrainingConfig
-from gristmill.training.step.guard import Event, windows_left_out, write_events
+from gristmill.training.step.guard import Event, windows_left_out
 from tests.flows.reports.test_open import make, project
 
 pytestmark = pytest.mark.extended
@@ -137,12 +137,9 @@ def samples_by_step(run: Run, left_out: list[tuple[int, int]]) -> Counter:
 
 
 @pytest.mark.parametrize("windows", [[], [(3, 5)], [(0, 2), (1, 4), (9, 10)], [(11, 12)]])
-def test_what_training_read_is_counted_without_batches_that_were_left_out(undisturbed, recipe, tmp_path, windows):
-    home = tmp_path / "home"
-    shutil.copytree(undisturbed.home("undisturbed"), home, symlinks=True)
-    run = gristmill.open(recipe, home=str(home))
+def test_what_training_read_is_counted_without_batches_that_were_left_out(run, monkeypatch, windows):
     events = [Event(step=12, what="rollback", why="outlier", to=1, window=window) for window in windows]
-    write_events(Path(run.trained.model.folder) / "events.jsonl", events)
+    monkeypatch.setattr(learned, "read_events", lambda path: events)
     rows = run.sql("select source, samples, tokens_read, epochs, tokens from training").fetchall()
     expected = samples_by_step(run, windows_left_out(events))
     assert {row[0]: row[1] for row in rows} == expected and sum(expected.values()) == 48
