@@ -50,6 +50,7 @@ _PAGES = frozenset(
     "Blog LiveBlogPosting AnalysisNewsArticle OpinionNewsArticle ReviewNewsArticle Guide WebSite Course".split()
 )
 _MAX_NODES = 20_000  # of JSON-LD
+_MAX_SCRIPTS = 100
 _MAX_JSON = 2_000_000  # characters
 _MAX_ANCHORS = 200  # links to licenses: of more only the last, in the footer, are looked at
 _MAX_ANCESTORS = 40  # of a link that say what it is about
@@ -129,7 +130,7 @@ def _of_metas(tree: "HTMLTree") -> list[License]:
 
 def _of_json(tree: "HTMLTree") -> list[License]:
     found = []
-    for script in _elements(tree, 'script[type="application/ld+json"]'):
+    for script in _elements(tree, 'script[type="application/ld+json"]')[:_MAX_SCRIPTS]:
         text = script.text or ""
         if "license" not in text or len(text) > _MAX_JSON:
             continue
