@@ -31,7 +31,7 @@ from gristmill.tasks.documents.step import DOCUMENT_COLUMNS, CorpusStep, Documen
 from gristmill.tasks.documents.where import Where
 from gristmill.tasks.extraction.extract import UNION, Extract
 from gristmill.tasks.reading.sources import Source
-from gristmill.tasks.rights.columns import PAGE
+from gristmill.tasks.rights.columns import ADVICE
 from gristmill.tasks.tokens.mixture import CLUSTER_SIZE, SOURCE, Column, Mixture
 from gristmill.tasks.tokens.tokenizer import Tokenizer
 from gristmill.tasks.url.step import Url
@@ -411,10 +411,8 @@ def _huge_numbers(value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
 
 def _measured_by(signal: str) -> str:
     """The step that ships which gives a signal, as a sentence names it."""
-    if signal in PAGE:
-        return "`rights: true` to the step `extract`"
     names = [name for name, kind in document_steps().items() if signal in [each.name for each in kind.signals]]
-    return " or ".join(f"`{name}`" for name in names) or "the step that gives it"
+    return " or ".join(f"`{name}`" for name in names) or ADVICE.get(signal, "the step that gives it")
 
 
 def _reads(step: Step) -> tuple[str, ...]:

@@ -87,7 +87,7 @@ def _rules() -> None:
             and kind.signals  # else it measures nothing
             and not kind.__module__.startswith(("gristmill.tasks.models.", "gristmill.tasks.source_code."))
         ]
-        steps = [step for step in steps if not step.shortage()]
+        steps = [step for step in steps if not step.shortage() and {*step.reads} <= {*columns}]
         steps += [GopherQuality(definition="dclm"), GopherRepetition(definition="dclm")]
         for step in steps:
             measured(table, [step])

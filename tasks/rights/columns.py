@@ -29,3 +29,5 @@ SIGNALS = (
 LIBRARIES = ("http-sf", "license-expression", "resiliparse")
 # The columns by which the step `rights` judges a page.
 PAGE = ("rights_signals", "rights_license", "rights_license_scope")
+# What gives a column, as a sentence about its absence names it.
+ADVICE = dict.fromkeys(PAGE, "`rights: true` to the step `extract`")

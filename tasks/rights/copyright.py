@@ -17,12 +17,14 @@ _SIGN = r"(?:©|\(c\)|copyright|copr\.)"
 _FIRST = re.compile(rf"({_SIGN})$", re.I)
 _DATED = re.compile(rf"{_SIGN}.{{0,80}}?(?:(?<!\d)(?:19|20)\d\d(?!\d)|all rights reserved)", re.I)
 _BEFORE = 60  # characters before a sign that may be another one
+_END = 100_000  # bytes at the end of a page that are looked at
 _TRIES = 6  # marks from the end of the page that are looked at: scripts and styles have some, too
 
 
 def copyright_line(page: bytes, words: bytes) -> str | None:
     """The last line with a copyright sign and a year, or `all rights reserved`; None for none. `page`: as UTF-8;
     `words`: the same in lower case."""
+    page, words = page[-_END:], words[-_END:]
     places = {mark: words.rfind(mark) for mark in _MARKS}
     for _ in range(_TRIES):
         begin = max(places.values())

@@ -30,15 +30,13 @@ class License(NamedTuple):
     source: str
 
 
-# One of these is in every page, in lower case, that states a license in a way that is read here; with `licen` one of
-# the second as well.
+# One of the first is in every page, in lower case, that states a license in a way that is read here, and one of the
+# second, which takes longer to find out.
+_ANY_OF = (b"licen", b"commons", b"copyleft", b"gfdl")
 _WORDS = (
-    *(b"creativecommons", b"opendatacommons.org", b"gnu.org/copyleft", b"dc.rights", b"dcterms."),
-    *(b"creative commons", b"cc by", b"cc-by", b"cc0", b"gfdl"),
-)
-_WORDS_OF_LICENSE = (
-    *(b'rel="license', b"rel=license", b"rel='license", b'"license"', b"free documentation"),
-    *(word.encode() for word in ADDRESS_WORDS),
+    *(b"creativecommons", b"creative commons", b"cc by", b"cc-by", b"cc0", b"gfdl", b"free documentation"),
+    *(b'rel="license', b"rel=license", b"rel='license"),
+    *(word.encode() for word in ADDRESS_WORDS if word != "creativecommons."),
 )
 _LINK_FIELD = re.compile(r"<([^<>]{1,2000})>((?:\s*;[^,;]{0,300}){1,10})")
 _METAS = frozenset(
@@ -52,17 +50,21 @@ _PAGES = frozenset(
     "Blog LiveBlogPosting AnalysisNewsArticle OpinionNewsArticle ReviewNewsArticle Guide WebSite Course".split()
 )
 _MAX_NODES = 20_000  # of JSON-LD
+_MAX_SCRIPTS = 100
 _MAX_JSON = 2_000_000  # characters
 _MAX_ANCHORS = 200  # links to licenses: of more only the last, in the footer, are looked at
+_MAX_ANCESTORS = 40  # of a link that say what it is about
 _MANY = 3  # different licenses on a page that is about licenses
 _CONTEXT = 600  # characters of a block's text
 
 
-def may_state_license(words: bytes) -> bool:
-    """Whether a page, as UTF-8 in lower case, may state a license."""
-    return any(word in words for word in _WORDS) or (
-        b"licen" in words and any(word in words for word in _WORDS_OF_LICENSE)
-    )
+def may_state_license(words: bytes, metas: bytes) -> bool:
+    """Whether a page may state a license. `words`: the page as UTF-8 in lower case; `metas`: its `meta` elements."""
+    if b"right" in metas and any(name in metas for name in (b"dc.right", b"dc:right", b"dcterms", b"copyright")):
+        return True
+    if not any(word in words for word in _ANY_OF):
+        return False
+    return any(word in words for word in _WORDS) or (b'"license"' in words and b"ld+json" in words)
 
 
 def of_fields(headers: Iterable[Sequence[str]]) -> License | None:
@@ -128,7 +130,7 @@ def _of_metas(tree: "HTMLTree") -> list[License]:
 
 def _of_json(tree: "HTMLTree") -> list[License]:
     found = []
-    for script in _elements(tree, 'script[type="application/ld+json"]'):
+    for script in _elements(tree, 'script[type="application/ld+json"]')[:_MAX_SCRIPTS]:
         text = script.text or ""
         if "license" not in text or len(text) > _MAX_JSON:
             continue
@@ -236,7 +238,9 @@ def _of_anchors(tree: "HTMLTree") -> list[License]:
 def _scope(anchor: "ElementNode", is_rel: bool) -> tuple[Scope | None, str]:
     """What a link to a license is about, by the elements that it is in and the words of its block."""
     in_foot, block, node = False, None, anchor.parent
-    while isinstance(node, ElementNode) and node.tag not in ("body", "html"):
+    for _ in range(_MAX_ANCESTORS):
+        if not isinstance(node, ElementNode) or node.tag in ("body", "html"):
+            break
         names = f"{node.getattr('class') or ''} {node.getattr('id') or ''}"
         if node.tag in _PICTURES or _PICTURE_NAME.search(names):
             return PART, "text"

@@ -11,12 +11,13 @@ from resiliparse.parse.html import HTMLTree
 
 from gristmill.tasks.rights.copyright import copyright_line
 from gristmill.tasks.rights.licenses import License, may_state_license, of_fields, of_page
-from gristmill.tasks.rights.statements import META_TAGS, of_headers, of_metas, written
+from gristmill.tasks.rights.statements import DIRECTIVES, META_TAGS, of_headers, of_metas, written
 
-# Words of statements in `meta` elements, in lower case: `noi` of noindex and noimageai.
-_WORDS = (b"noai", b"noi", b"noarchive", b"nocache", b"nosnippet", b"tdm-")
-# A directive that is written with character references, or that other settings have as their value, too.
-_HIDDEN = re.compile(rb"<meta\b[^<>]{0,500}(?:\bnone\b|&#)")
+# `meta` elements, in lower case, and the words of statements in them; `&#` begins a character reference.
+_META = re.compile(rb"<meta\b[^<>]{0,4000}")
+_META_AS_IS = re.compile(_META.pattern.decode(), re.IGNORECASE)
+_MAX_TAGS = 2_000
+_WORDS = (*(directive.encode() for directive in DIRECTIVES), b"tdm-", b"none", b"&#")
 
 
 class Rights(TypedDict):
@@ -34,12 +35,15 @@ def page_rights(page: str, headers: Sequence[Sequence[str]]) -> Rights:
     rules of browsers, only if it has a word of these. Holds the page three times, and its tree."""
     # bytes, since the lower case of a text beyond ASCII takes as long as some extractions
     words = (encoded := page.encode("utf-8", "replace")).lower()
-    has_meta = any(word in words for word in _WORDS) or bool(_HIDDEN.search(words))
-    has_license = may_state_license(words)
+    tags = _META.findall(words)
+    metas = b" ".join(tags)
+    has_meta = any(word in metas for word in _WORDS)
+    has_license = may_state_license(words, metas)
     statements = [*of_headers(headers)]
     stated: License | None = of_fields(headers)
     if has_meta or has_license:
-        tree = HTMLTree.parse(page)
+        # of a page of ever so many tags the first ones are parsed by themselves
+        tree = HTMLTree.parse(page if len(tags) <= _MAX_TAGS else ">".join(_META_AS_IS.findall(page)[:_MAX_TAGS]) + ">")
         if has_meta and tree.document is not None:
             statements += of_metas(tree.document.query_selector_all(META_TAGS).values())
         if has_license and tree.document is not None:

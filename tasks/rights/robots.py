@@ -30,12 +30,16 @@ _NO_LINE_ENDS = {
     ord(each): "".join(f"%{byte:02X}" for byte in each.encode()) for each in "\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 }
 # Fields by which groups and rules are written, with the misspellings that protego takes for them.
-_FIELD = re.compile(
-    r"(?:(?P<agent>user[- ]?agent)|(?P<allow>allow)|(?P<disallow>diss?allow|dissalow|disalow|diasllow|disallaw)"
-    r"|(?P<usage>content-usage))(?:\s*:|\s+|\Z)\s*(?P<value>.*)",
-    re.I,
-)
-_KINDS = ("agent", "allow", "disallow", "usage")
+_KINDS = {
+    **dict.fromkeys(("user-agent", "useragent", "user agent"), "agent"),
+    "allow": "allow",
+    **dict.fromkeys(("disallow", "dissallow", "dissalow", "disalow", "diasllow", "disallaw"), "disallow"),
+    "content-usage": "usage",
+}
+_FIELD = re.compile(rf"({'|'.join(map(re.escape, _KINDS))})(?:\s*:|\s+|\Z)\s*(.*)", re.I)
+# Characters of paths that are the same in every spelling (RFC 3986, section 2.3).
+_PLAIN = re.compile(r"/[A-Za-z0-9_.~/-]*")
+_MAX_URLS = 32  # of a host, whose rules are compared with these before they are parsed
 _ANY = "*"
 _SHOWN = 120  # characters of a line in the ledger
 _MAX_CANDIDATES = 500  # rules of a group among which the deciding line is looked for
@@ -64,10 +68,12 @@ def text_of(data: bytes) -> str:
 
 
 class Robots:
-    """A robots.txt. Parses when it is first asked; holds the rules of the text."""
+    """A robots.txt. Parses when it is first asked; holds the rules of the text. `urls`: those that it is asked about,
+    if they are known: rules that begin otherwise are left out, which takes less than to parse them."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, urls: Sequence[str] = ()) -> None:
         self._text = text
+        self._begins = [_begin(url) for url in urls] if 0 < len(urls) <= _MAX_URLS else []
         self._groups: dict[str, list[Rule]] = {}
         self._asked: dict[tuple[str, ...], dict[str, list[str]]] = {}
         self._parsed_usages: dict[str, protego.Protego] = {}
@@ -79,7 +85,22 @@ class Robots:
 
     @cached_property
     def _parsed(self) -> "protego.Protego":
-        return protego.Protego.parse("\n".join(rule.text for rule in self.rules if rule.kind != "usage"))
+        lines = [
+            rule.text
+            if rule.kind == "agent" or self._may_fit(rule.value)
+            else "Disallow:"  # which ends names of agents
+            for rule in self.rules
+            if rule.kind != "usage"
+        ]
+        return protego.Protego.parse("\n".join(lines))
+
+    def _may_fit(self, pattern: str) -> bool:
+        """Whether a pattern may fit one of the URLs, by the characters before any that can be written otherwise."""
+        plain = _PLAIN.match(pattern)
+        if not self._begins or plain is None:
+            return True
+        begin = plain[0]
+        return any(path.startswith(begin) or (is_cut and begin.startswith(path)) for path, is_cut in self._begins)
 
     @cached_property
     def _tokens(self) -> frozenset[str]:
@@ -194,12 +215,21 @@ class Robots:
         return "" if found is None else f"line {found[1].number}: {_printable(found[1].text)}"
 
 
+def _begin(url: str) -> tuple[str, bool]:
+    """The path of a URL up to the first character that can be written otherwise, and whether there is one."""
+    path = "/" + url.partition("://")[2].partition("/")[2]
+    plain = _PLAIN.match(path)
+    begin = plain[0] if plain else ""
+    return begin, begin != path
+
+
 def _rules(text: str) -> Iterator[Rule]:
     for number, line in enumerate(_LINE_ENDS.split(text), 1):
-        stated = line.partition("#")[0].translate(_NO_LINE_ENDS).strip()
+        stated = line.partition("#")[0].strip(" \t")
+        if not stated.isprintable():
+            stated = stated.translate(_NO_LINE_ENDS).strip()
         if match := _FIELD.match(stated):
-            kind = next(name for name in _KINDS if match[name])
-            yield Rule(number, kind, match["value"].strip(), stated)
+            yield Rule(number, _KINDS[match[1].lower()], match[2].strip(), stated)
 
 
 def _of_group(rules: Sequence[Rule], token: str, kind: str) -> Iterator[Rule]:

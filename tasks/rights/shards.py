@@ -47,7 +47,7 @@ def keep_permitted(
     on_lists = taken_down(table, policy.hosts).to_pylist()
     reasons: list[tuple[str, str] | None] = [None] * len(urls)
     for host, rows in _by_host(hosts).items():
-        site = _Site(files.get((host, ROBOTS)), files.get((host, TDMREP)), policy)
+        site = _Site(files.get((host, ROBOTS)), files.get((host, TDMREP)), policy, [urls[row] for row in rows])
         for row in rows:
             reasons[row] = site.reason(urls[row], stated[row], on_lists[row])
     ids = table["id"].to_pylist()
@@ -102,8 +102,8 @@ def _stated_by(protocols: tuple[str, ...], signals: str | None, license: str) ->
 class _Site:
     """The files of a host, parsed when they are first asked."""
 
-    def __init__(self, robots: SiteFile | None, tdmrep: SiteFile | None, policy: SitePolicy) -> None:
-        self.robots = Robots(robots.text) if robots and robots.text else None
+    def __init__(self, robots: SiteFile | None, tdmrep: SiteFile | None, policy: SitePolicy, urls: list[str]) -> None:
+        self.robots = Robots(robots.text, urls) if robots and robots.text else None
         self.tdmrep = TdmRules(tdmrep.text) if tdmrep and tdmrep.text else None
         self.policy = policy
 

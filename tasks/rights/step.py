@@ -48,9 +48,7 @@ _SIGNALS = (
         "draft-ietf-aipref-attach",
         "The preference of the HTTP headers against training.",
     ),
-    Signal(
-        "rights_granted", "string", "", "own", "What the page states in favor of training: a license or a preference."
-    ),
+    Signal("rights_granted", "string", "", "own", "What the page states in favor of training, such as a license."),
 )
 
 

@@ -56,10 +56,10 @@ def compare(files: int, seed: int) -> int:
     draw, compared = random.Random(seed), 0
     for _ in range(files):
         text = drawn(draw)
-        ours, theirs = Robots(text), Protego.parse(text)
+        urls = [f"https://a.example{path}" for path in draw.sample(URLS, 5)]
+        ours, theirs = Robots(text, draw.choice([urls, ()])), Protego.parse(text)
         for agent in AGENTS:
-            for path in draw.sample(URLS, 5):
-                url = f"https://a.example{path}"
+            for url in urls:
                 block = ours.block(url, [agent])
                 assert (block is None) == theirs.can_fetch(url, agent), (text, agent, url)
                 if block is not None:
