@@ -144,7 +144,8 @@ class Pii(EditStep):
     libraries: ClassVar = ("phonenumbers", "python-stdnum")  # which carry numbering plans
     package_data: ClassVar = (PUBLIC_SUFFIXES,)
 
-    work_version: ClassVar[int] = 2  # keys by their names
+    # 2: keys that only their names tell are masked
+    work_version: ClassVar[int] = 2
     step: Literal["pii"] = "pii"
     keeps_removed: ClassVar[bool] = False
     kinds: tuple[Kind, ...] = Field(KINDS, min_length=1, description="Kinds of personal data to mask.")

@@ -1,4 +1,4 @@
-"""Product tokens of crawlers by what their operators say that they are for, as groups that a recipe names.
+"""Product tokens of crawlers as groups that a recipe names, by what they are for. Separate: it is a table.
 
 From the operators' own documentation; a list of names is out of date as soon as it is written, so a recipe can name
 further tokens beside a group.
