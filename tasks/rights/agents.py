@@ -1,7 +1,7 @@
-"""Product tokens of crawlers as groups that a recipe names, by what they are for. Separate: it is a table.
+"""Product tokens of crawlers, as groups that a recipe names. Separate: the names change more often than the code.
 
-From the operators' own documentation; a list of names is out of date as soon as it is written, so a recipe can name
-further tokens beside a group.
+They are from the operators' own documentation. A list of names is out of date as soon as it is written, so a recipe can
+name further tokens in addition to a group.
 """
 
 from collections.abc import Iterable

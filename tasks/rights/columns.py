@@ -1,7 +1,4 @@
-"""The columns of documents whose rights the extraction records, and the libraries that decide them.
-
-Separate: recipes are read with this module, and the parsers need libraries.
-"""
+"""The columns of recorded rights, and their libraries. Separate: recipes are read without the parsers."""
 
 from gristmill.tasks.documents.step import Signal
 

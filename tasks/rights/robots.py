@@ -133,6 +133,10 @@ class Robots:
                 agents, rules = (1, 0) if rules else (agents + 1, 0)
         return f"more than {MAX_PAIRS:,} pairs of agents and rules" if pairs > MAX_PAIRS else ""
 
+    @cached_property
+    def _has_usages(self) -> bool:
+        return any(rule.kind == "usage" for rule in self.rules)
+
     def block(self, url: str, agents: Sequence[str]) -> Block | None:
         """Why one of the agents may not fetch the URL; None if all may. Agents of one group are asked about once."""
         if self.excess:
@@ -152,7 +156,7 @@ class Robots:
         If the preferences for several agents differ, it is the one that disallows. A path that may not be fetched has
         none (draft-ietf-aipref-attach-05, section 3.1).
         """
-        if self.excess or all(rule.kind != "usage" for rule in self.rules):
+        if self.excess or not self._has_usages:
             return None
         stated: dict[str, Block] = {}
         for token, named in self._by_token(agents).items():
