@@ -178,8 +178,8 @@ def provenance(
     ],
     as_json: Json = False,
 ) -> None:
-    """Includes summaries for the EU and California, Croissant metadata, the query of each number, and a table of all
-    records. Covers a finished training, too. Reads only the home.
+    """Includes summaries for the EU and California, Croissant metadata, and a table of all records. Prints the query of
+    each number. Reads only the home.
 
     Guide: docs/guides/provenance.md
 

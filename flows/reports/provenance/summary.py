@@ -105,7 +105,7 @@ def _californian(run: Run, answers: Mapping[str, Answer]) -> Iterator[list[str]]
     yield _item(6, "Purchases and licenses", gap("what was bought or licensed"))
     masked = any(step.step == "pii" for step in run.recipe.steps)
     found = "Kinds that the step `pii` finds were replaced:" if masked else "The recipe masks no personal data."
-    yield _item(7, "Personal information", f"Texts of the web contain personal information. {found}")
+    yield _item(7, "Personal information", f"Texts may contain personal information. {found}")
     if masked:
         yield _tables(answers, "personal_data")
     yield _item(8, "Aggregate consumer information", gap("whether there is any"))

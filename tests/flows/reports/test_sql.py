@@ -120,6 +120,23 @@ def test_functions_of_urls_are_those_of_expressions(run):
     ).fetchall() == [("a.example", "is", "text/html")]
 
 
+@pytest.mark.parametrize(
+    ("url", "domain"),
+    [
+        ("https://news.BBC.co.uk/x", "bbc.co.uk"),
+        ("http://a.b.github.io/", "github.io"),
+        ("http://192.168.0.1/", "192.168.0.1"),
+        ("http://localhost/", "localhost"),
+        ("mailto:a@b.is", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_domains_are_those_under_public_suffixes(run, url, domain):
+    literal = "null" if url is None else f"'{url}'"
+    assert run.sql(f"select domain({literal})").fetchall() == [(domain,)]
+
+
 ATTACKS = [
     "copy documents to '{home}/stages/out.csv'",
     "copy (select 1) to '/tmp/gristmill-out.csv'",
