@@ -70,7 +70,7 @@ def _about_sources() -> list[str]:
 
 def opt_out_lines(run: Run) -> Iterator[str]:
     """Which opt-outs the recipe applies, and that it applies no others."""
-    steps = {step.step for step in run.recipe.steps}
+    steps = {step.base_name for step in run.recipe.steps}
     if run.recipe.takedowns:
         yield f"The recipe applies {len(run.recipe.takedowns)} takedown lists to the curated documents."
     if "rights" in steps:

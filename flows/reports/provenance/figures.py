@@ -14,10 +14,10 @@ DEDUPLICATION = (
     *("line_dedup", "paragraph_dedup", "sentence_dedup", "substring_dedup"),
 )
 # Steps that remove documents because somebody does not want them in.
-OPT_OUTS = ("url", "rights", "takedowns")
+_RIGHTS = "(step in ('rights', 'site_rights') or starts_with(step, 'rights-')) and not starts_with(rule, 'license')"
 # The steps that keep documents of evaluations out of the training data.
 EVALUATION = ("decontamination", "heldout", "evaluation_removal")
-_TAKEN = "rule = 'takedown' or step in ('takedowns', 'rights')"
+_TAKEN = f"rule = 'takedown' or step = 'takedowns' or {_RIGHTS}"
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ _RIGHTS = (
     Figure(
         "opt_outs_by_rule",
         {"documents": "documents"},
-        f"select step, rule, count(*) as documents from ledger where step in {OPT_OUTS} or rule = 'takedown' "
+        f"select step, rule, count(*) as documents from ledger where step = 'url' or {_TAKEN} "
         "group by all order by step, rule",
         "Documents and records that lists of addresses, takedown lists and the step `rights` removed.",
     ),
