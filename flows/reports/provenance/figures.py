@@ -14,10 +14,10 @@ DEDUPLICATION = (
     *("line_dedup", "paragraph_dedup", "sentence_dedup", "substring_dedup"),
 )
 # Steps that remove documents because somebody does not want them in.
-_RIGHTS = "(step in ('rights', 'site_rights') or starts_with(step, 'rights-')) and not starts_with(rule, 'license')"
+_RESERVED = "(step in ('rights', 'site_rights') or starts_with(step, 'rights-')) and not starts_with(rule, 'license')"
 # The steps that keep documents of evaluations out of the training data.
 EVALUATION = ("decontamination", "heldout", "evaluation_removal")
-_TAKEN = f"rule = 'takedown' or step = 'takedowns' or {_RIGHTS}"
+_TAKEN = f"rule = 'takedown' or step = 'takedowns' or {_RESERVED}"
 
 
 @dataclass(frozen=True)
