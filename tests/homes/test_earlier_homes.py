@@ -62,12 +62,14 @@ def test_what_has_changed_is_made_again_and_said_beforehand(unpacked, monkeypatc
     before = manifests(unpacked)
     remade = would_make(load("recipe.yaml"), MachineSettings())
     certain = {stage_of(one.label): one.why for one in remade.certain}
-    assert certain.keys() <= {"documents", "mixture", "model"}, "mixtures and models have another version, too"
+    others = {"mixture", "model", "edited"}  # of mixtures, models and the step `pii` there are other versions, too
+    assert certain.keys() <= {"documents", *others}
     assert f"its step gopher_quality was {version_of(before, 'gopher_quality')}, is 99" in certain["documents"]
     list(curate(context(str(unpacked / "home")), load("recipe.yaml")))
     after = manifests(unpacked)
     assert {label: after[label] for label in before} == before, "the earlier release still reads its own"
-    assert {stage_of(label) for label in {*after} - {*before}} == {"documents"}, "the contents after it are the same"
+    made = {stage_of(label) for label in {*after} - {*before}}
+    assert {"documents"} <= made <= {"documents", "edited"}, "the contents after it are the same"
 
 
 def version_of(manifests: dict[str, bytes], step: str) -> int:

@@ -39,14 +39,14 @@ def test_rules_are_shown_and_declared_in_the_order_in_which_they_are_asked(name)
     assert fields == [field for field in kind.model_fields if field in fields]
 
 
-# Expressions have no thresholds.
-@pytest.mark.parametrize("name", [name for name in BOOKS if name not in ("where", "code_language")])
+# Expressions have no thresholds, and `rights` has its rules of licenses only if a recipe names some.
+@pytest.mark.parametrize("name", [name for name in BOOKS if name not in ("where", "code_language", "rights")])
 def test_every_threshold_of_a_recipe_is_shown_with_its_default_and_decides(name):
     kind = document_steps()[name]
     step = kind(**GIVEN.get(name, {}))
     shown = {end.setting: end.value for row in BOOKS[name].rows for end in row.thresholds if end.setting}
     shown |= {setting: value for row in BOOKS[name].rows for setting, value in row.groups}
-    settings = set(kind.model_fields) - {"step", "languages", *kind.signal_fields}
+    settings = set(kind.model_fields) - {"step", "only", "except", "languages", *kind.signal_fields}
     assert shown == {setting: getattr(step, setting) for setting in settings}
     for row, rule in zip([row for row in BOOKS[name].rows if row.rule], step.decisions(), strict=True):
         names = ("low", "high") if isinstance(rule, Bound) else ("allowed", "excluded")

@@ -112,7 +112,7 @@ def test_a_pass_behind_a_corpus_step_writes_the_documents_again_and_its_edits_ba
     parquet.write_table(before, given)
     chosen = given.filter(pa.array([i % 3 != 1 for i in range(len(given))]))
     parquet.write_table(kept, chosen.select(["id", "characters"]))
-    record = decisions.edit_shard(folder, 0, before, kept, (), (Sevens(), NoSevens()))
+    record = decisions.edit_shard(folder, 0, before, kept, (), "web", (Sevens(), NoSevens()))
     made = parquet.read_table(layout.part(folder, 0))
     assert made["id"].to_pylist() == chosen["id"].to_pylist()
     assert made["text"].to_pylist() == [text.replace("7", "") for text in chosen["text"].to_pylist()]
@@ -149,7 +149,7 @@ def test_a_step_reads_signals_that_were_measured_before_by_id_not_by_position(tm
     parquet.write_table(kept, given.select(["id", "characters"]).slice(3))
     signals = measured(given.select(["id", "text"]), [Sevens()]).table.select(["id", "sevens"])
     parquet.write_table(first, signals.take(list(reversed(range(len(signals))))))
-    decisions.measure_shard(folder, 0, before, kept, (first,), (NeedsSevens(),))
+    decisions.measure_shard(folder, 0, before, kept, (first,), "web", (NeedsSevens(),))
     made = parquet.read_table(layout.part(folder, 0))
     assert made["id"].to_pylist() == given["id"].to_pylist()[3:]
     assert made["twice"].to_pylist() == [2 * text.count("7") for text in TEXTS[3:]]
@@ -163,7 +163,7 @@ def test_a_step_considers_a_signal_where_a_step_before_it_measured_it(tmp_path):
     parquet.write_table(first, pa.table({"id": given["id"], "language": ["de", "en"]}))
     for measured_before, phones in (((first,), [1, 0]), ((), [0, 0])):
         folder = str(tmp_path / f"edited{len(measured_before)}")
-        decisions.edit_shard(folder, 0, before, kept, measured_before, (Pii(),))
+        decisions.edit_shard(folder, 0, before, kept, measured_before, "web", (Pii(),))
         made = parquet.read_table(layout.part(folder, 0))
         assert made["pii_phones"].to_pylist() == phones and "language" not in made.column_names
 
@@ -178,7 +178,7 @@ def test_counts_follow_each_other():
         signals: ClassVar = (Signal("fewer_characters", "int64", "code points", "this test", description="Of a test."),)
 
     steps = [NoSevens(what="VII"), Fewer()]
-    counts = EditCounts(steps)
+    counts = EditCounts(steps, "web")
     counts.add(measured(table(["7", "77x"]), steps))
     counts.add(measured(table(["x"]), steps))
     first, second = counts.counts(3, 5)
