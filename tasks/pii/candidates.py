@@ -121,7 +121,7 @@ def _has_sign(data, begin, first, stop, end):
     i, quoted = stop, False
     while i < end and i < stop + 8:
         b = byte(data, i)
-        if b == 0x22 or b == 0x27 or b == 0x60 or b == 0x5D:
+        if b == 0x22 or b == 0x27 or b == 0x60 or b == 0x5D or b == 0x5C:
             quoted = True
         elif b == 0x3A or b == 0x3D or b == 0x3E:
             return True

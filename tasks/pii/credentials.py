@@ -213,7 +213,7 @@ _BEHIND_OPTION = re.compile(
 _END = b".,;:)]}"
 _MARK = re.compile(rb"[A-Za-z][!#$%^&*@][A-Za-z\d]|\d[A-Za-z]|[A-Za-z]\d|[A-Za-z].*\d|\d.*[A-Za-z]", re.DOTALL)
 _NO_PASSWORD = re.compile(
-    rb"[$%{<&*(\[\\|]|(?:https?|ftp|file)://|/|\.{1,2}/|"  # a variable, an address, a path
+    rb"[$%{<&*(\[\\|@]|(?:https?|ftp|file)://|/|\.{1,2}/|"  # a variable, an address, a path
     rb"(?:sha|md|aes|utf|base|pbkdf|bcrypt|scrypt|argon|des|rc|win|oauth|http|varchar|char|string|text|int|x)-?_?\d|"
     rb"\d{1,4}[-./]\d{1,2}[-./]\d|\d+(?:st|nd|rd|th|px|em|ms|kb|mb|gb|bits?|bytes?|chars?|characters?|days?|min|hours?)?"
     rb"(?:-\w+)*\Z|[a-z_]\w*(?:\.[a-z_]\w*)+\Z",

@@ -29,21 +29,21 @@ _KINDS = (
     rb"integration|jwt|hmac|aes|rsa|tls|search|function|primary|secondary|connection|partner|merchant|workspace|team"
 )
 _NAME = re.compile(
-    rb"(?<![\w.:-])[\w.-]*(?:(?:%b)[ _-]?key|(?-i:[A-Z0-9]_KEY)|token|secret|credentials?|creds)\Z" % _KINDS,
+    rb"(?<![\w.-])(?<!::)[\w.-]*(?:(?:%b)[ _-]?key|(?-i:[A-Z0-9]_KEY)|token|secret|credentials?|creds)\Z" % _KINDS,
     re.IGNORECASE,
 )
 _PUBLIC = re.compile(
-    rb"public|publish|anon(?:ymous)?_?-?key|site_?-?key|host_?-?key|csrf|xsrf|forgery|page_?-?token|pagina|cursor|"
+    rb"public|publish|anon(?:ymous)?_?-?key|site_?-?key|host_?-?key|csrf|xsrf|forgery|verification_?token|page_?-?token|pagina|cursor|"
     rb"continu|next_?-?token|sync_?-?token|resume|(?:cls|sep|pad|mask|unk|bos|eos)_?token|foreign_?-?key|cache_?-?key|"
     rb"sort_?-?key|partition_?-?key|hash_?-?key|range_?-?key|registry_key|cancel\w*token|"
     rb"(?:^|[_.-])(?:PRIMARY|FOREIGN|CACHE|SORT|INDEX|LOOKUP|UNIQUE|IDEMPOTENCY|DEDUP|OBJECT|S3)_?-?KEY\Z",
     re.IGNORECASE,
 )
 _SIGN = (
-    rb"(?:[\"'`]?\]?[ \t]{0,4}(?::=|=>|[:=])[ \t]{0,4}(?:(?:bearer|token|basic|apikey|key)[ ])?"
+    rb"(?:\\?[\"'`]?\]?[ \t]{0,4}(?::=|=>|[:=])[ \t]{0,4}(?:(?:bearer|token|basic|apikey|key)[ ])?b?"
     rb"|[ ](?:is|was)[ ]?:?[ ]|[\"']?>[ \t]{0,4}|[\"'`][ \t]{0,4},[ \t]{0,4}(?=[\"'`])|[\"'][ ]value=)"
 )
-_VALUE = rb"(?:(?P<quote>[\"'`])(?P<quoted>[\w.~+/=:-]{16,240})(?P=quote)|(?P<bare>[\w.~+/=:-]{16,241}))"
+_VALUE = rb"(?:(?P<quote>\\?[\"'`])(?P<quoted>[\w.~+/=:-]{16,240})(?P=quote)|(?P<bare>[\w.~+/=:-]{16,241}))"
 _GIVEN = re.compile(_SIGN + _VALUE, re.ASCII | re.IGNORECASE)
 _BEHIND_OPTION = re.compile(rb"[ ]" + _VALUE, re.ASCII)
 _OPTION = re.compile(rb"(?<![\w-])--?[\w-]*\Z", re.ASCII)
