@@ -162,23 +162,27 @@ class RunRecorder:
             checked_json.write(self._path, facts)
 
 
+# The stages that leave out what lists name, and the key of the lists in the record.
+_LISTS = {"takedowns": "takedowns", "site_rights": "hosts", "site_files": ""}
+
+
+def excluding_lists(name: str, record: Mapping[str, Any], inputs: Mapping[str, str]) -> set[str]:
+    """The contents of the lists by which a stage leaves documents out, by their checksums: takedown lists, lists of
+    hosts and the files of sites. `record`, `inputs`: of its manifest."""
+    if name not in _LISTS:
+        return set()
+    if name == "site_files":
+        return {*inputs.values()}
+    return {checksum for _, checksum in record[_LISTS[name]]["checksums"]}
+
+
 def _excluding_lists(home: str, labels: Iterable[str]) -> set[str]:
-    """The contents of the lists by which stages left documents out, by their checksums: takedown lists, lists of hosts
-    and the files of sites."""
     contents: set[str] = set()
     for label in labels:
         name = label.rpartition("-")[0]
-        if name not in _LISTS or (manifest := layout.manifest(files.join(home, "stages", label))) is None:
-            continue
-        if name == "site_files":
-            contents.update(manifest["inputs"].values())
-        else:
-            contents.update(checksum for _, checksum in manifest["record"][_LISTS[name]]["checksums"])
+        if name in _LISTS and (manifest := layout.manifest(files.join(home, "stages", label))) is not None:
+            contents |= excluding_lists(name, manifest["record"], manifest["inputs"])
     return contents
-
-
-# The stages that leave out what lists name, and the key of the lists in the record.
-_LISTS = {"takedowns": "takedowns", "site_rights": "hosts", "site_files": ""}
 
 
 class Seen:

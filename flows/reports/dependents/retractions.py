@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from gristmill.flows.machine.runs import FLOWS, RecordedRun
+from gristmill.flows.machine.runs import FLOWS, RecordedRun, excluding_lists
 from gristmill.flows.reports.dependents.graph import HomeGraph, StoredVerdict, graph_of
 from gristmill.flows.reports.dependents.things import OF_DOCUMENTS, Thing, stage_roots
 from gristmill.storage import checked_json, files
@@ -132,7 +132,7 @@ class Staleness:
 
         It is stale if one of its inputs was retracted, or has moved. The inputs have moved if a stage was made again
         with other contents, or if a later run of the recipe `base`, after `since` (UTC, as runs record it), made the
-        same stage from other files, or with takedown lists that the verdict's data was made without.
+        same stage from other files, or with lists of takedowns or rights that the verdict's data was made without.
         """
         reasons = [one.sentence for one in self.retractions_of(labels)]
         origins = [self.graph.stages[label] for label in sorted(self.graph.origins(labels))]
@@ -173,10 +173,8 @@ class Staleness:
             others = [other for other in now if _is_same_but_files(stage, other)]
             if others and not any(other.label in known or _has_same_files(stage, other) for other in now):
                 yield f"its input {stage.label} has moved: {when} read other files, in {others[0].label}"
-        before = {checksum for stage in origins for checksum in _takedowns(stage)}
-        after = {checksum for stage in now if stage.name == "takedowns" for checksum in _takedowns(stage)}
-        if newer := len(after - before):
-            lists = f"{newer} takedown list{'s' * (newer > 1)}"
+        if newer := len(_lists(now) - _lists(origins)):
+            lists = f"{newer} list{'s' * (newer > 1)} of takedowns or rights"
             yield f"its inputs have moved: {when} has {lists} that they were made without"
 
     def _time_of(self, verdict: StoredVerdict) -> str:
@@ -212,11 +210,9 @@ def _made_by(stage: FinishedStage) -> tuple[Any, ...]:
     return stage.version, stage.settings, stage.decided_by, stages
 
 
-def _takedowns(stage: FinishedStage) -> Iterator[str]:
-    """Checksums of the takedown lists in a stage's settings."""
-    lists = stage.settings.get("takedowns")
-    if isinstance(lists, Mapping):
-        yield from (checksum for _, checksum in lists.get("checksums", ()))
+def _lists(stages: Iterable[FinishedStage]) -> set[str]:
+    """Checksums of the lists by which stages leave documents out."""
+    return {one for stage in stages for one in excluding_lists(stage.name, stage.settings, stage.digests)}
 
 
 def stale(home: str, keys: Iterable[str], base: str = "", since: str = "") -> tuple[str, ...]:

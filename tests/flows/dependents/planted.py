@@ -17,6 +17,7 @@ class Planted(Settings):
     values: dict[str, Any] = {}
     trunk: dict[str, Any] | None = None
     takedowns: dict[str, Any] | None = None
+    hosts: dict[str, Any] | None = None
     formats: dict[str, Any] = {}
     limit: int | None = None
     says: str = ""

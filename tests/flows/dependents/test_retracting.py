@@ -155,15 +155,16 @@ def test_inputs_have_moved_if_a_stage_was_made_again_with_other_contents(tmp_pat
     assert f"{before['tokens'].label} was made again, as tokens-{key}, with other contents" in sentence
 
 
-def test_inputs_have_moved_if_a_later_run_has_a_newer_takedown_list(tmp_path):
+@pytest.mark.parametrize("name, key", [("takedowns", "takedowns"), ("site_rights", "hosts")])
+def test_inputs_have_moved_if_a_later_run_has_a_newer_list(name, key, tmp_path):
     home = str(tmp_path)
     before = chain(home)
     decision(home, "web", before["proxy"])
     lists = {"checksums": [["gone.txt", "c" * 32]]}
-    taken = stage(home, "takedowns", {"documents": before["documents"]}, takedowns=lists)
+    taken = stage(home, name, {"documents": before["documents"]}, **{key: lists})
     _began_later(run(home, "web", before["documents"], taken)._path)
     [sentence] = stale_in(home)["web"]
-    assert sentence.endswith("has 1 takedown list that they were made without")
+    assert sentence.endswith("has 1 list of takedowns or rights that they were made without")
     after = stage(home, "proxy", {"kept": taken}, says="after")
     decision(home, "web", after)
     assert sorted(map(len, (one.stale for one in leaderboard(home)))) == [0, 1]
