@@ -170,15 +170,15 @@ class Rights(DocumentStep):
         pages = [name for name in self.protocols if name != "robots"]
         if pages:
             yield (
-                f"steps.rights: drops pages by {', '.join(pages)} for {len(self.tokens)} agents "
+                f"steps.{self.step}: drops pages by {', '.join(pages)} for {len(self.tokens)} agents "
                 f"(directives: {', '.join(self.directives) or 'none'}); documents about which nothing is stated are "
                 f"{'kept' if self.silence == 'keep' else 'dropped'}"
             )
         if self.has_lists:
             lists = ", ".join(f"{len(getattr(self, key))} of {key}" for key in _LISTS if getattr(self, key))
-            yield f"steps.rights: after all other steps, drops documents by lists of sites ({lists})"
+            yield f"steps.{self.step}: after all other steps, drops documents by lists of sites ({lists})"
         if "robots" in self.protocols and not self.robots:
-            yield "steps.rights: robots.txt has no effect, because the step has no list in `robots`"
+            yield f"steps.{self.step}: robots.txt has no effect, because the step has no list in `robots`"
 
 
 def measure(step: Rights, documents: Batch) -> Mapping[str, pa.Array]:

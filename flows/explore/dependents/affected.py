@@ -291,7 +291,7 @@ def _shards(parts: _Parts, stage: FinishedStage) -> tuple[int, ...] | None:
 
 
 def _tokens(stage: FinishedStage, shards: Collection[int] | None) -> int | None:
-    """The tokens that a stage has, of token shards only those of `shards`."""
+    """How many tokens a stage has. If `shards` are given, only those token shards count."""
     if stage.name == "tokens" and shards is not None:
         return sum(job.record[SPLIT]["tokens"] for job in stage.jobs if job.phase == PHASE and job.number in shards)
     if stage.name == "tokens":

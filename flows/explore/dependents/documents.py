@@ -190,8 +190,8 @@ def holdings(
 ) -> tuple[dict[str, Holding], list[str]]:
     """What some stages hold of documents, by label, without stages that hold none of them; and what could not be read.
 
-    Reads the ids of the tables of these stages; of those with a table per shard only those of the shards in which the
-    documents are.
+    Reads the ids in the tables of these stages. If a stage has a table for each shard, only the shards with the
+    documents are read.
     """
     held, gaps = dict[str, Holding](), list[str]()
     ids = found.ids

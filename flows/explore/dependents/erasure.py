@@ -58,7 +58,8 @@ class Target:
 def find_targets(graph: HomeGraph, request: Request) -> tuple[FoundDocuments, list[Target]]:
     """The documents that a request names, the near-duplicates of these, and the marks of all.
 
-    Reads all extracted texts of the home three times; holds those of the documents that are found, and their shingles.
+    Reads all extracted texts of the home three times. The texts of the documents found, and their shingles, are in
+    memory at once.
     Raises ValueError for a request without an entry, and for a text without words.
     """
     named = _named(graph, request)
