@@ -21,6 +21,7 @@ pytestmark = pytest.mark.bench
 
 FILES = 2  # one for each core
 PAGES = (415, 2_490)
+ENGINES = (("trafilatura", "local"), ("blocks", "local"), ("blocks", "threads"))
 
 # datatrove's examples/fineweb.py at 0.10.1, with two processes and the files of this machine, and its tokenizer at the
 # end. The model of languages and the list of public suffixes come from files, since it would download them.
@@ -136,12 +137,14 @@ def test_from_archives_to_tokens(tmp_path, pages):
     gristmill = str(Path(sys.executable).with_name("gristmill"))
     cost([gristmill, "home", "compile"])  # which belongs to the installation
     lines = [f"{pages:,} pages: wall-clock s, CPU s"]
-    for engine in ("trafilatura", "blocks"):
+    for engine, executor in ENGINES:
         recipe = recipe_of(tmp_path / "crawl", engine, tmp_path / f"{engine}.yaml")
+        home = tmp_path / f"{engine}-{executor}"
         command = [gristmill, "run", str(recipe), "--tokens-only"]
-        seconds, spent, _ = cost(command, GRISTMILL_HOME=str(tmp_path / engine), GRISTMILL_WORKERS="2")
-        lines.append(f"gristmill, {engine}: {seconds:.1f}, {spent:.1f}")
-        lines += [f"    {name}: {cpu:.1f}" for name, cpu in stage_costs(tmp_path / engine)]
+        settings = {"GRISTMILL_HOME": str(home), "GRISTMILL_WORKERS": "2", "GRISTMILL_EXECUTOR": executor}
+        seconds, spent, _ = cost(command, **settings)
+        lines.append(f"gristmill, {engine}, {executor}: {seconds:.1f}, {spent:.1f}")
+        lines += [f"    {name}: {cpu:.1f}" for name, cpu in stage_costs(home)]
     python = os.environ.get("GRISTMILL_TEST_DATATROVE_PYTHON")
     if not python:
         pytest.importorskip("datatrove")
