@@ -107,11 +107,10 @@ class Model:
             drawn -= probability
         return quality + max(self.noise)
 
-    def answer(self, body: dict[str, Any]) -> str:
-        """The content of the answer before any limit of tokens."""
+    def answer(self, body: dict[str, Any], body_hash: str) -> str:
+        """The content of the answer before any limit of tokens. `body_hash` is `request_hash(body)`."""
         text = last_user_text(body["messages"])
         schema = schema_of(body)
-        body_hash = request_hash(body)
         if self.mode == "echo-injection" and schema is not None:
             return self._obey(schema, body_hash, text)
         if schema is not None:

@@ -94,6 +94,8 @@ class Server:
                     break
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass
+        except asyncio.CancelledError:
+            pass  # the process ends, and Python 3.11 prints a traceback for each task of a connection that is cancelled
         finally:
             writer.close()
 
@@ -210,7 +212,7 @@ class Server:
                 self.faults["busy"] += 1
                 return self._error(Error(429, BUSY, "requests", "rate_limit_exceeded"))
             checks.check(body, settings.models, settings.context, settings.dialect)
-            answer = settings.model.answer(body)
+            answer = settings.model.answer(body, body_hash)
         except checks.Refused as refused:
             return self._error(refused.error)
         except planted.Unsupported as keyword:

@@ -1,7 +1,6 @@
 """Start the server for a test, and read its bill."""
 
 import json
-import signal
 import subprocess
 import sys
 import tempfile
@@ -108,9 +107,8 @@ def serving(
                 raise RuntimeError(f"The server did not start: exit code {process.wait()}.")
             yield Served(url, key, paths["log"], paths["record"], process)
         finally:
-            process.send_signal(signal.SIGTERM)
-            code = process.wait(timeout=10)
             process.stdin.close()
+            code = process.wait(timeout=30)
             process.stdout.close()
         if code != 0:
             raise RuntimeError(f"The server ended with exit code {code}.")

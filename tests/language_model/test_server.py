@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from email.utils import parsedate_to_datetime
-from time import time
+from time import sleep, time
 
 import jsonschema
 import pytest
@@ -36,7 +36,7 @@ def body_of(text, **parameters):
     return {"model": "planted", "messages": messages, "response_format": FORMAT, **parameters}
 
 
-def call(server, body, timeout=10.0, method="POST", path="/v1/chat/completions", **headers):
+def call(server, body, timeout=60.0, method="POST", path="/v1/chat/completions", **headers):
     """Status, headers and body of one request on a connection of its own."""
     connection = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=timeout)
     try:
@@ -127,7 +127,7 @@ def test_answers_fit_schemas(mode):
         body = body_of(
             f"quality={i % 7} text {i}", response_format={"type": "json_schema", "json_schema": {"schema": schema}}
         )
-        validator.validate(json.loads(model.answer(body)))
+        validator.validate(json.loads(model.answer(body, planted.request_hash(body))))
 
 
 def test_a_rewriting_has_the_sentences_of_the_text():
@@ -142,9 +142,9 @@ def test_a_rewriting_has_the_sentences_of_the_text():
 
 
 def outcome(server, body):
-    """What a client sees within two seconds: an answer, or the name of an error."""
+    """What a client sees: an answer, or the name of an error."""
     try:
-        return call(server, body, timeout=2)
+        return call(server, body, timeout=60)
     except (OSError, http.client.HTTPException) as error:
         return 0, type(error).__name__, b""
 
@@ -174,7 +174,11 @@ def test_every_fault_is_what_it_is_called():
     assert results["rate_limit"][1]["Retry-After"] is None
     assert results["rate_limit_seconds"][1]["Retry-After"] == "1"
     assert results["rate_limit_milliseconds"][1]["retry-after-ms"] == "1000"
-    assert 1 <= parsedate_to_datetime(results["rate_limit_date"][1]["Retry-After"]).timestamp() - start < 30
+    assert (
+        1
+        <= parsedate_to_datetime(results["rate_limit_date"][1]["Retry-After"]).timestamp() - start
+        < time() - start + 2
+    )
     assert results["rate_limit_nonsense"][1]["Retry-After"] in ("soon", "", "-5", "nan", "inf")
     assert json.loads(results["insufficient_quota"][2])["error"]["code"] == "insufficient_quota"
     assert results["bad_gateway"][1]["Content-Type"] == results["html_page"][1]["Content-Type"] == "text/html"
@@ -208,12 +212,12 @@ def test_faults_end_and_come_again_with_the_same_seed():
     for seed in (7, 7, 8):
         with serving(plan=plan, latency=0, seed=seed) as server, ThreadPoolExecutor(8) as pool:
             for _ in range(3):
-                list(pool.map(lambda i: call(server, body_of(f"quality=1 n={i}")), range(30)))
+                list(pool.map(lambda i: call(server, body_of(f"quality=1 n={i}")), range(15)))
             seen.append(sorted((line["hash"], line["attempt"], line["fault"]) for line in server.billed()))
             assert server.stats()["statuses"]["200"] == len(seen[-1])
     assert seen[0] == seen[1] != seen[2]
     last = Counter(fault for _, attempt, fault in seen[0] if attempt == 2)
-    assert set(last) == {None, "refusal"} and sum(last.values()) == 30
+    assert set(last) == {None, "refusal"} and sum(last.values()) == 15
     always = {body_hash for body_hash, _, fault in seen[0] if fault == "refusal"}
     assert Counter(body_hash for body_hash, _, fault in seen[0] if fault == "refusal") == dict.fromkeys(always, 3)
 
@@ -262,7 +266,7 @@ def test_the_limit_of_requests_in_flight():
     with serving(plan=plan, latency=0, max_in_flight=4) as server, ThreadPoolExecutor(4) as pool:
         waits = [pool.submit(call, server, body_of(f"{i}")) for i in range(4)]
         while server.stats()["in_flight"] < 4:
-            pass
+            sleep(0.01)
         assert [call(server, body_of(f"more {i}"))[0] for i in range(3)] == [429] * 3
         counts = server.stats()
         assert (counts["in_flight"], counts["max_in_flight"], counts["faults"]) == (4, 5, {"hang": 4, "busy": 3})
@@ -327,7 +331,7 @@ def test_a_server_that_ends_has_whole_lines():
         while len(server.record.read_text().splitlines()) < 20 or server.stats()["in_flight"] > server.stats()[
             "faults"
         ].get("hang", 0):
-            pass
+            sleep(0.01)
         server.process.terminate()
         assert server.process.wait(10) == 0
         answered = [wait.result()[0] for wait in waits].count(200)
