@@ -36,8 +36,7 @@ from gristmill.flows.recipe.variants import texts_alone
 from gristmill.storage import files
 from gristmill.storage.address import FOLDER
 from gristmill.storage.home import Home
-from gristmill.tasks.documents.step import CorpusStep, Problem, Step, base_name_of
-from gristmill.tasks.documents.where import is_where
+from gristmill.tasks.documents.step import CorpusStep, Problem, Step, base_name_of, named_kind
 from gristmill.tasks.engine import own_code
 from gristmill.tasks.engine.extras import MissingExtraError
 from gristmill.tasks.reading.formats.own import Own
@@ -386,7 +385,7 @@ def _own_steps(data: Any) -> dict[int, str]:
         for index, name in names.items()
         if isinstance(name, str)
         and base_name_of(name) not in BUILT_IN
-        and not is_where(name)
+        and named_kind(name) is None
         and own_steps.may_be_known(base_name_of(name))
     }
 

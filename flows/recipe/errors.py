@@ -9,8 +9,7 @@ from typing import Any, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from gristmill.flows.machine.wrong_values import choices, did_you_mean, listed, shown, wanted
-from gristmill.tasks.documents.step import base_name_of
-from gristmill.tasks.documents.where import is_where
+from gristmill.tasks.documents.step import base_name_of, named_kind
 
 KeyPath = tuple[int | str, ...]
 
@@ -225,7 +224,7 @@ def _named(model: type[BaseModel], data: Mapping[str, Any]) -> bool:
 def _is_step(name: Any, kind: Any) -> bool:
     """Whether a recipe's name of a step is that of a kind, of which `where` may have names of its own."""
     base = base_name_of(name) if isinstance(name, str) else name
-    return base == kind or (is_where(name) and is_where(kind))
+    return base == kind or named_kind(name) == kind
 
 
 def _within(annotation: Any) -> list[type[BaseModel]]:
