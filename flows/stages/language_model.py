@@ -133,7 +133,7 @@ def _annotate(phases: PhaseRunner, record: Annotation, places: AnnotationPlaces)
     counted = phases.map("annotate", annotate_shard, jobs, common=common)
     passed = Each(corpus.sources.shards(corpus.exempt), lambda i: {"kept": corpus.kept[i]})
     phases.map("pass", null_shard, passed, common={"annotation": record})
-    bill = total(each["bill"] for each in counted.values())
+    bill = total(each["bill"] for each in asked.values())
     problems = Counter[str]()
     for each in counted.values():
         problems.update(each["problems"])
@@ -148,7 +148,7 @@ def _write_bill(
     """Beside the manifest, since prices and attempts differ from machine to machine."""
     counts = Counter[str]()
     for each in asked:
-        counts.update(each)
+        counts.update(each["attempts"])
     price = server.price(bill["prompt_tokens"], bill["completion_tokens"])
     prices = {"price_in": server.price_in, "price_out": server.price_out, "price": round(price, 6)}
     checked_json.write(files.join(folder, BILL), {**bill, **prices, "host": server.host, "attempts": dict(counts)})
