@@ -72,47 +72,49 @@ class _Asking:
         self._counts, self._report = _Counts(), ProgressReport()
         self._flying: dict[str, asyncio.Future[Answer]] = {}
         self._error: BaseException | None = None
+        self._client: Client | None = None  # while all answers are found, no server is needed
 
     async def run(self, items: Iterator[tuple[int, Sequence[Asked]]]) -> dict[str, int]:
         concurrency = max(1, self._server.concurrency // self._server.clients)
         loop = asyncio.get_running_loop()
         loop.set_default_executor(ThreadPoolExecutor(min(_MAX_THREADS, 2 * concurrency)))
         queue: asyncio.Queue[tuple[int, Sequence[Asked]] | None] = asyncio.Queue(concurrency)
-        async with Client(self._server) as client:
-            workers = [asyncio.create_task(self._work(client, queue)) for _ in range(concurrency)]
-            try:
-                while self._error is None and (item := await asyncio.to_thread(next, items, None)) is not None:
-                    await queue.put(item)
-            finally:
-                for _ in workers:
-                    await queue.put(None)
-                await asyncio.gather(*workers)
-            counts = {"retries": client.retries, "uncertain": client.uncertain}
+        workers = [asyncio.create_task(self._work(queue)) for _ in range(concurrency)]
+        try:
+            while self._error is None and (item := await asyncio.to_thread(next, items, None)) is not None:
+                await queue.put(item)
+        finally:
+            for _ in workers:
+                await queue.put(None)
+            await asyncio.gather(*workers)
+            if self._client is not None:
+                await self._client.close()
         if self._error is not None:
             raise self._error
-        return {"new": self._counts.new, "found": self._counts.found, **counts}
+        retries, uncertain = (0, 0) if self._client is None else (self._client.retries, self._client.uncertain)
+        return {"new": self._counts.new, "found": self._counts.found, "retries": retries, "uncertain": uncertain}
 
-    async def _work(self, client: Client, queue: asyncio.Queue) -> None:
+    async def _work(self, queue: asyncio.Queue) -> None:
         while (item := await queue.get()) is not None:
             size, conversations = item
             for conversation in conversations:
                 while self._error is None and (request := conversation.request) is not None:
                     try:
-                        conversation.take(await self._obtain(client, request))
+                        conversation.take(await self._obtain(request))
                     except Exception as error:  # the others end their requests first, which are paid for
                         self._error = self._error or error
             self._counts.bytes += size
             self._report.send(self._counts.new + self._counts.found, self._counts.bytes)
             self._log()
 
-    async def _obtain(self, client: Client, request: Request) -> Answer:
+    async def _obtain(self, request: Request) -> Answer:
         """The answer from the home, or from the server, which is then in the home."""
         digest = request.digest
         if (flying := self._flying.get(digest)) is not None:
             return await asyncio.shield(flying)
         future = self._flying[digest] = asyncio.get_running_loop().create_future()
         try:
-            answer = await self._found_or_new(client, request, digest)
+            answer = await self._found_or_new(request, digest)
             future.set_result(answer)
         except BaseException as error:
             future.set_exception(error)
@@ -122,12 +124,13 @@ class _Asking:
             del self._flying[digest]
         return answer
 
-    async def _found_or_new(self, client: Client, request: Request, digest: str) -> Answer:
+    async def _found_or_new(self, request: Request, digest: str) -> Answer:
         counts = self._counts
         answer = await asyncio.to_thread(self._store.find, digest)
         if answer is None or answer.finish == "error":  # an error costs nothing, and the server may be repaired
             self._check_budget()
-            answer = await asyncio.to_thread(self._store.keep, digest, await client.answer(request))
+            self._client = self._client or Client(self._server)
+            answer = await asyncio.to_thread(self._store.keep, digest, await self._client.answer(request))
             counts.new += 1
             counts.errors += answer.finish == "error"
             if counts.errors == counts.new >= _HOPELESS:

@@ -113,10 +113,8 @@ class Client:
             http_client=openai.DefaultAioHttpClient(timeout=server.timeout_seconds),
         )
 
-    async def __aenter__(self) -> "Client":
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
+    async def close(self) -> None:
+        """Close its connections."""
         await self._client.close()
 
     async def answer(self, request: Request) -> Answer:
