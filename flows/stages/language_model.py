@@ -137,21 +137,27 @@ def _annotate(phases: PhaseRunner, record: Annotation, places: AnnotationPlaces)
     problems = Counter[str]()
     for each in counted.values():
         problems.update(each["problems"])
-    _write_bill(phases.folder, server, bill, asked.values())
+    price = _write_bill(phases.folder, server, bill, asked.values())
+    phases.message(
+        f"{record.step}: {bill['requests']:,} answers, {bill['prompt_tokens']:,} prompt and "
+        f"{bill['completion_tokens']:,} completion tokens{f', price {price:.2f}' if price else ''}"
+    )
     annotated = sum(each["annotated"] for each in counted.values())
     return {"annotated": annotated, "problems": dict(sorted(problems.items())), "answers": bill}
 
 
 def _write_bill(
     folder: str, server: options.LanguageModelServer, bill: dict[str, Any], asked: Iterable[dict[str, Any]]
-) -> None:
-    """Beside the manifest, since prices and attempts differ from machine to machine."""
+) -> float:
+    """Write the bill beside the manifest, since prices and attempts differ from machine to machine. Returns the
+    price."""
     counts = Counter[str]()
     for each in asked:
         counts.update(each["attempts"])
     price = server.price(bill["prompt_tokens"], bill["completion_tokens"])
     prices = {"price_in": server.price_in, "price_out": server.price_out, "price": round(price, 6)}
     checked_json.write(files.join(folder, BILL), {**bill, **prices, "host": server.host, "attempts": dict(counts)})
+    return price
 
 
 @dataclass(frozen=True)

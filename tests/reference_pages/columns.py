@@ -11,6 +11,7 @@ from gristmill.storage import schema, token_shards
 from gristmill.tasks.documents.measure import field
 from gristmill.tasks.documents.step import Signal, Step
 from gristmill.tasks.extraction.extract import Extract
+from gristmill.tasks.language_model.annotate import Annotate
 from tests.reference_pages.markdown import code, fence, page, table
 
 LEDGER = {
@@ -93,9 +94,14 @@ def _signals() -> Iterator[tuple[str, ...]]:
 
 
 def signals(kind: type[Step]) -> Iterator[Signal]:
-    """The signals of a step. `embedding` has none without heads, `extract` none without PDF documents."""
-    step = Extract(types=("html", "pdf"), rights=True) if kind is Extract else kind.model_construct()
-    yield from step.signals
+    """The signals of a step. `embedding` has none without heads, `extract` none without PDF documents, and those of
+    `annotate` depend on the prompt."""
+    if kind is Extract:
+        yield from Extract(types=("html", "pdf"), rights=True).signals
+    elif kind is Annotate:
+        yield from Annotate(model="any", prompt="educational").signals
+    else:
+        yield from kind.model_construct().signals
 
 
 def _fields(columns: pa.Schema, meanings: dict[str, str]) -> Iterator[tuple[str, ...]]:
