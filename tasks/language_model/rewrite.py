@@ -5,7 +5,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gristmill.storage import layout, ledger, parquet
+from gristmill.storage import files, layout, ledger, parquet
 from gristmill.storage.damage import RecordedFile
 from gristmill.storage.schema import DOCUMENTS
 from gristmill.tasks.documents.step import UNKNOWN
@@ -16,12 +16,15 @@ from gristmill.tasks.language_model.rewriting import OneAnswer, RewritingOf, new
 from gristmill.tasks.models.language import Identification, identified
 
 STEP = "rewrite"
-_OF_SOURCE = ("url", "date", "source", "file", "offset", "length")  # columns of the document
+ANSWER = "answer"  # a column of the tables below `asked_folder`: the digest of the request
+ASKED = pa.schema([pa.field("id", pa.string()), pa.field(ANSWER, pa.string())])
+_OF_SOURCE = ("url", "date", "source", "file", "offset", "length", "record_id")  # columns of the document
 # Columns that documents of a rewrite carry: where they come from, and what is measured of them.
 CARRIED = pa.schema(
     [
         pa.field("derived_from", pa.string(), metadata={"what": "id of the document that this one was rewritten from"}),
         pa.field("derived_source", pa.string(), metadata={"what": "source of that document"}),
+        pa.field("derived_record", pa.string(), metadata={"what": "id of its record"}),
         pa.field("rewrite_prompt", pa.string(), metadata={"what": "the prompt's name, or a digest of its templates"}),
         pa.field("rewrite_model", pa.string(), metadata={"what": "the model that answered, as the server names it"}),
         pa.field("rewrite_answer", pa.string(), metadata={"what": "digest of the request, which names the answer"}),
@@ -42,6 +45,12 @@ PART = pa.schema(
 )
 
 
+def asked_folder(folder: str) -> str:
+    """The folder with a table for each shard: the ids of the documents that were asked about, and the digests of the
+    requests, also of those whose answers are no rewrites."""
+    return files.join(folder, "asked")
+
+
 def rewrite_shard(
     folder: str,
     shard: int,
@@ -55,18 +64,17 @@ def rewrite_shard(
     """Write the rewrites of a shard from the answers in the home, and the ledger of documents without one. Holds the
     rewrites, and the texts of a row group. Returns counts."""
     store, bill = AnswerStore(home), Bill()
-    ids: list[str] = []
+    asked_about: dict[str, str] = {}
     rows: dict[str, dict[str, Any]] = {}
     drops: list[dict[str, Any]] = []
     expected: dict[str, str | None] = {}
     for each, text, values in asked_documents(asked, thresholds_of(sample), documents, kept, signals):
         if text is None:
             continue
-        ids.append(each)
         source = text[: asked.characters]
         [conversation] = asked.conversations(text, values)
         replay(store, conversation, asked.step)
-        answer = _answer(conversation)
+        answer, asked_about[each] = _answer(conversation), conversation.digest
         bill.add([answer])
         if (why := refused(asked, source, answer)) is not None:
             drops.append({"id": each, "step": STEP, **vars(why)})
@@ -79,19 +87,24 @@ def rewrite_shard(
             del rows[drop["id"]]
     table = parquet.read_table(documents, ["id", *_OF_SOURCE])
     table = table.filter(pc.is_in(table["id"], pa.array(list(rows), pa.string()))).rename_columns(
-        ["id", "url", "date", "derived_source", "file", "offset", "length"]
+        ["id", "url", "date", "derived_source", "file", "offset", "length", "derived_record"]
     )
     found = pa.Table.from_pylist(
         [{**row, "derived_from": row["id"], **rows[row["id"]]} for row in table.to_pylist()], schema=PART
     )
     parquet.write_table(layout.part(folder, shard), found)
+    digests = {
+        "id": pa.array(list(asked_about), pa.string()),
+        ANSWER: pa.array(list(asked_about.values()), pa.string()),
+    }
+    parquet.write_table(files.join(asked_folder(folder), f"asked-{shard:05d}.parquet"), pa.table(digests))
     dropped = ledger.from_rows(drops)
     ledger.write_ledger(folder, shard, dropped)
     characters = pc.sum(found["characters"]).as_py() or 0
     return {
-        "rows_in": len(ids),
+        "rows_in": len(asked_about),
         "rows_out": len(found),
-        "steps": [ledger.count(STEP, len(ids), None, dropped, characters)],
+        "steps": [ledger.count(STEP, len(asked_about), None, dropped, characters)],
         "bill": bill.as_record(),
     }
 

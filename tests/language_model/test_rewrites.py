@@ -8,17 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from gristmill.flows.curation import curate
+from gristmill.flows.cli import documents as render
+from gristmill.flows.curation import Outputs, curate
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.check import check
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import load
+from gristmill.flows.reports.token_lineage import trace_token
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.storage import parquet
 from gristmill.storage.home import Home
+from gristmill.storage.remote.config import DEFAULT
 from gristmill.tasks.engine import options
 from gristmill.tasks.engine.executors import Threads
-from gristmill.tasks.engine.options import JobOptions, LanguageModelServer
+from gristmill.tasks.engine.options import LanguageModelServer
+from gristmill.tasks.language_model.answers import AnswerStore
+from gristmill.tasks.tokens.mixture import Mixture
 from tests.corpora import context
 from tests.language_model.faults import Plan
 from tests.language_model.planted import rewriting
@@ -75,6 +80,13 @@ def curated(home: Path, recipe: Path, workers: int = 1) -> Corpus:
     return last.left
 
 
+def ledger_of(home: Path) -> dict[str, str]:
+    """The rule for each document that has no rewrite."""
+    [stage] = Home(str(home)).stages("rewrites")
+    rows = [row for shard in range(2) for row in parquet.read_table(stage.ledger(shard)).to_pylist()]
+    return {row["id"]: row["rule"] for row in rows}
+
+
 def documents_of(corpus: Corpus, source: str) -> list[dict]:
     rows = []
     for shard, name in enumerate(corpus.sources):
@@ -84,6 +96,7 @@ def documents_of(corpus: Corpus, source: str) -> list[dict]:
     return rows
 
 
+@pytest.mark.extended
 def test_rewrites_are_documents_that_name_their_source(tmp_path, monkeypatch):
     recipe = write(tmp_path)
     with serving(mode="rewrite", latency=0) as server, asking(server, monkeypatch):
@@ -101,3 +114,119 @@ def test_rewrites_are_documents_that_name_their_source(tmp_path, monkeypatch):
         assert row["rewrite_ratio"] == len(row["text"]) / len(source["text"])
     [stage] = Home(str(tmp_path / "home")).stages("rewrites")
     assert stage.result["rewrites"] == 12 and stage.result["answers"]["requests"] == 12
+
+
+@pytest.mark.extended
+def test_an_answer_that_is_no_rewrite_drops_its_document_with_the_reason(tmp_path, monkeypatch):
+    recipe = write(tmp_path, count=40)
+    always = {"refusal": 0.2, "content_filter": 0.2, "length": 0.2, "empty_content": 0.2}
+    with serving(mode="rewrite", latency=0, plan=Plan(always=always)) as server, asking(server, monkeypatch):
+        corpus = curated(tmp_path / "home", recipe)
+        faults = {line["hash"]: line["fault"] for line in server.billed()}
+    rules = ledger_of(tmp_path / "home")
+    expected = {"empty_content": "too_short", None: "kept"}
+    counts: dict[str, int] = {}
+    for fault in faults.values():
+        rule = expected.get(fault, fault)
+        counts[rule] = counts.get(rule, 0) + 1
+    kept = counts.pop("kept")
+    assert len(documents_of(corpus, "qa")) == kept > 0
+    assert sorted(rules.values()) == sorted(rule for rule, count in counts.items() for _ in range(count))
+    assert {*rules.values()} == {"refusal", "content_filter", "length", "too_short"}
+
+
+@pytest.mark.extended
+def test_the_same_bytes_with_any_number_of_workers_and_clients(tmp_path, monkeypatch):
+    recipe = write(tmp_path, of=7, by=["characters"])
+    faults = {"server_error": 0.2, "rate_limit_milliseconds": 0.2, "cut_body": 0.2, "length": 0.2}
+    plan = Plan(each_attempt=faults, retry_after=0.01)
+    contents = []
+    with serving(mode="rewrite", latency=0, plan=plan) as server:
+        for workers, clients in ((1, 1), (3, 2)):
+            home = tmp_path / f"home-{workers}"
+            if contents:  # the server answers differently at a later attempt
+                (tmp_path / "home-1" / "answers").rename(home.with_name("kept"))
+                home.mkdir()
+                home.with_name("kept").rename(home / "answers")
+            with asking(server, monkeypatch, clients=clients, patience_seconds=30):
+                curated(home, recipe, workers)
+            contents.append([stage.contents for stage in Home(str(home)).stages("rewrites")])
+            assert Home(str(home)).stages("rewrites")[0].result["asked"] == 7
+    assert contents[0] == contents[1]
+
+
+@pytest.mark.extended
+def test_a_document_that_is_taken_down_takes_its_rewrite_with_it_and_leaves_the_others(tmp_path, monkeypatch):
+    recipe, home = write(tmp_path, of=6), tmp_path / "home"
+    with serving(mode="rewrite", latency=0) as server, asking(server, monkeypatch):
+        before = {row["id"]: row for row in documents_of(curated(home, recipe), "qa")}
+        paid = server.bill()["requests"]
+        gone = sorted(before)[0]
+        (tmp_path / "takedown.txt").write_text(f"{before[gone]['derived_from']}\n")
+        after = {row["id"]: row for row in documents_of(curated(home, recipe), "qa")}
+        assert server.bill()["requests"] == paid == 6
+    assert after == {id_: row for id_, row in before.items() if id_ != gone}
+
+
+@pytest.mark.parametrize(
+    "rewrite, sentence",
+    [
+        ({"prompt": "educational"}, "has a prompt with `answer`"),
+        ({"prompt": "translation", "values": {"language": "German"}}, "has the value language, which the prompt"),
+        ({"prompt": "no_such"}, "there is no prompt 'no_such'"),
+        ({"by": ["url"]}, "has `by` without `of`"),
+        ({"min_ratio": 2, "max_ratio": 1}, "has min_ratio 2 above max_ratio 1"),
+        ({"options": {"model": "x"}}, "has model, which the step sets"),
+        ({"recipe": "missing.yaml"}, "which cannot be read"),
+        ({"recipe": "b.yaml"}, "the recipes rewrite each other (b.yaml → b.yaml)"),
+    ],
+)
+def test_wrong_settings_are_refused(tmp_path, rewrite, sentence):
+    found = check(str(write(tmp_path, **rewrite)), MachineSettings(home=str(tmp_path / "home"))).findings
+    assert [finding for finding in found if sentence in str(finding)], found
+
+
+def test_recipes_that_rewrite_each_other_are_refused(tmp_path, monkeypatch):
+    recipe = write(tmp_path)
+    back = {"name": "back", "rewrite": {"recipe": "b.yaml", "model": "planted", "prompt": "summary"}}
+    original = json.loads((tmp_path / "a.yaml").read_text())
+    (tmp_path / "a.yaml").write_text(json.dumps(original | {"sources": [*original["sources"], back]}))
+    settings = MachineSettings(home=str(tmp_path / "home"))
+    [finding] = [each for each in check(str(recipe), settings).findings if "each other" in str(each)]
+    assert "a.yaml → b.yaml → a.yaml" in finding.message and finding.key == "sources.qa.rewrite.recipe"
+    with pytest.raises(RecipeError, match="rewrite each other"):
+        curated(tmp_path / "home", recipe)
+
+
+def test_a_problem_of_the_other_recipe_is_a_finding(tmp_path):
+    recipe = write(tmp_path)
+    for path in tmp_path.glob("web-*.jsonl"):
+        path.unlink()
+    original = json.loads((tmp_path / "b.yaml").read_text())
+    alone = original | {"sources": original["sources"][1:]}
+    recipe.write_text(json.dumps(alone))
+    found = check(str(recipe), MachineSettings(home=str(tmp_path / "home"))).findings
+    assert [each for each in found if each.key == "sources.qa.rewrite.recipe" and "web-" in each.message], found
+
+
+@pytest.mark.extended
+def test_the_lineage_of_a_token_of_a_rewrite_leads_to_the_record_of_its_document(tmp_path, monkeypatch):
+    recipe, home = write(tmp_path), tmp_path / "home"
+    given = load(recipe).model_copy(update={"mixture": Mixture(weights={"qa": 1.0}, heldout_fraction=0.0)})
+    with serving(mode="rewrite", latency=0) as server, asking(server, monkeypatch):
+        outputs = Outputs(context(str(home)), given)
+        outputs.make("tokens")
+    sources = [
+        found
+        for path in sorted((home / "stages").glob("tokens-*/train-*.bin"))
+        if (found := trace_token(str(home), str(path), 0, DEFAULT)).document.row["source"] == "qa"
+    ]
+    traced = sources[0]
+    row, origin = traced.document.row, traced.document.origin
+    assert traced.derived.same(traced.place)
+    assert row["text"] == rewriting(7, origin.row["text"]) and origin.row["id"] == row["derived_from"]
+    assert origin.record.payload.decode() == origin.row["text"]
+    assert AnswerStore(str(home)).find(row["rewrite_answer"]).content == row["text"]
+    printed = "\n".join(render.token_lineage(traced, 200))
+    assert f"-- rewritten from {origin.row['id']}, by planted" in printed
+    assert row["rewrite_prompt"] in printed and row["rewrite_answer"] in printed

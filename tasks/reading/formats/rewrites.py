@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from wrapt import lazy_import
 
 from gristmill.storage import files, layout, parquet
+from gristmill.tasks.documents.derived import file_name
+from gristmill.tasks.language_model.rewrite import CARRIED
 from gristmill.tasks.language_model.rewriting import Rewrite
 from gristmill.tasks.reading.formats.source import Inspection, ReadOptions, SourceSettings
 from gristmill.tasks.reading.listing import Shard, together
@@ -18,10 +20,6 @@ else:
     own_columns = lazy_import("gristmill.tasks.reading.own_columns")
 
 _SHARD_BYTES = 16 << 20
-CARRIED = (
-    *("derived_from", "derived_source", "rewrite_prompt", "rewrite_model", "rewrite_answer", "rewrite_ratio"),
-    *("rewrite_new_numbers", "rewrite_new_names"),
-)
 
 
 class Rewrites(SourceSettings):
@@ -47,7 +45,7 @@ class Rewrites(SourceSettings):
 
     @property
     def read_columns(self) -> Columns:
-        return Columns(url="url", id="id", date="date", own=tuple((name, name) for name in CARRIED))
+        return Columns(url="url", id="id", date="date", own=tuple((name, name) for name in CARRIED.names))
 
     def rewritten_shards(self, folder: str, characters: Sequence[int]) -> tuple[list[Shard], list[range]]:
         """The parts of the stage in a folder as files, and which of them are read together. `characters`: of the
@@ -91,7 +89,7 @@ class Rewrites(SourceSettings):
 
 
 def _name(row: dict[str, Any]) -> str:
-    return f"{row['derived_source']}/{row['file']}"
+    return file_name(row["derived_source"], row["file"])
 
 
 def _record(row: dict[str, Any]) -> Record:
@@ -105,5 +103,5 @@ def _record(row: dict[str, Any]) -> Record:
         content_type="text/plain",
         charset="utf-8",
         payload=row["text"].encode(),
-        own={name: row[name] for name in CARRIED},
+        own={name: row[name] for name in CARRIED.names},
     )
