@@ -11,7 +11,7 @@ from importlib import import_module
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.recipe.rewritten import recipe_of
-from gristmill.flows.stages.corpus import Corpus, pinned, work_of_steps
+from gristmill.flows.stages.corpus import Corpus, NothingLeftError, dropped, pinned, work_of_steps
 from gristmill.flows.stages.language_model import AnnotationPlaces, annotation_sample, ask, measured_by, write_bill
 from gristmill.flows.stages.removal import AllowedCorpus
 from gristmill.tasks.engine.make import StageResult
@@ -30,7 +30,8 @@ _CURATE = "gristmill.flows.curation:curate"  # by its address, since a recipe re
 
 
 def rewrites(context: RunContext, source: Rewrites) -> StageResult:
-    """The rewrites of a source. Makes the corpus of the recipe that is rewritten, if it is not finished."""
+    """The rewrites of a source. Makes the corpus of the recipe that is rewritten, if it is not finished. Raises
+    NothingLeftError where no document has a rewrite."""
     recipe = recipe_of(context, source)
     corpus = _curated(context, recipe)
     settings = source.rewrite
@@ -56,7 +57,13 @@ def rewrites(context: RunContext, source: Rewrites) -> StageResult:
         ),
         work=work_of_steps(() if language is None else (language,)),
     )
-    return context.build(spec)
+    stage = context.build(spec)
+    if not stage.result["rewrites"]:
+        raise NothingLeftError(
+            f"the source {source.name} has no rewrites: of {stage.result['asked']:,} documents, "
+            f"{dropped(stage.result['drops'])}. Change the prompt, the model or the checks of the source"
+        )
+    return stage
 
 
 def _rewrite(phases: PhaseRunner, record: RewritingOf, places: AnnotationPlaces) -> dict:

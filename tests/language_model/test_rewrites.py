@@ -1,21 +1,34 @@
 """Documents that a language model writes from those of another recipe, with the faulty server of the tests."""
 
 import json
+import os
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from gristmill.flows.cli import documents as render
 from gristmill.flows.curation import Outputs, curate
+from gristmill.flows.explore.dependents import receipt as receipts
+from gristmill.flows.explore.dependents import takedown
+from gristmill.flows.explore.dependents.documents import holdings
+from gristmill.flows.explore.dependents.erasure import Request, find_targets
+from gristmill.flows.machine.runs import RunRecorder
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.check import check
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import load
+from gristmill.flows.reports.dependents.graph import graph_of
 from gristmill.flows.reports.token_lineage import trace_token
 from gristmill.flows.stages.corpus import Corpus
+from gristmill.flows.stages.evaluation_documents import evaluation_documents, read, unfiltered_documents
+from gristmill.flows.stages.removal import evaluation_removal
 from gristmill.storage import parquet
 from gristmill.storage.home import Home
 from gristmill.storage.remote.config import DEFAULT
@@ -23,11 +36,10 @@ from gristmill.tasks.engine import options
 from gristmill.tasks.engine.executors import Threads
 from gristmill.tasks.engine.options import LanguageModelServer
 from gristmill.tasks.language_model.answers import AnswerStore
-from gristmill.tasks.tokens.mixture import Mixture
 from tests.corpora import context
 from tests.language_model.faults import Plan
 from tests.language_model.planted import rewriting
-from tests.language_model.serving import Served, serving
+from tests.language_model.serving import ROOT, Served, serving
 
 PROMPT = {"user": "Write the text again, in other words.\n<text>{{ text }}</text>"}
 SENTENCES = (
@@ -212,10 +224,15 @@ def test_a_problem_of_the_other_recipe_is_a_finding(tmp_path):
 @pytest.mark.extended
 def test_the_lineage_of_a_token_of_a_rewrite_leads_to_the_record_of_its_document(tmp_path, monkeypatch):
     recipe, home = write(tmp_path), tmp_path / "home"
-    given = load(recipe).model_copy(update={"mixture": Mixture(weights={"qa": 1.0}, heldout_fraction=0.0)})
+    given = json.loads(recipe.read_text()) | {
+        "tokenizer": {"vocab_size": 350},
+        "mixture": {"weights": {"qa": 1}, "heldout_fraction": 0.3},
+        "model": {"dim": 32, "layers": 1, "heads": 2, "seq_len": 16},
+        "training": {"steps": 4, "batch": 2, "micro_batch": 1, "warmup_steps": 1},
+    }
+    recipe.write_text(json.dumps(given))
     with serving(mode="rewrite", latency=0) as server, asking(server, monkeypatch):
-        outputs = Outputs(context(str(home)), given)
-        outputs.make("tokens")
+        Outputs(context(str(home)), load(recipe)).make("tokens")
     sources = [
         found
         for path in sorted((home / "stages").glob("tokens-*/train-*.bin"))
@@ -230,3 +247,159 @@ def test_the_lineage_of_a_token_of_a_rewrite_leads_to_the_record_of_its_document
     printed = "\n".join(render.token_lineage(traced, 200))
     assert f"-- rewritten from {origin.row['id']}, by planted" in printed
     assert row["rewrite_prompt"] in printed and row["rewrite_answer"] in printed
+
+
+def recorded(home: Path, recipe: Path) -> None:
+    """Run a recipe up to its corpus, and record the run."""
+    loaded, here = load(recipe), context(str(home))
+    recorder = RunRecorder(str(home), loaded.name, flow="corpus", recipe=loaded.model_dump(mode="json"))
+    for _ in curate(here.noting(lambda one: recorder.add(one.label)), loaded):
+        pass
+    recorder.finished()
+
+
+def paths_with(folder: Path, phrase: str) -> set[str]:
+    """The top folders of the home that have a file with a phrase, in tables and in plain files."""
+    found = set()
+    for path in folder.rglob("*"):
+        if path.suffix == ".parquet":
+            values = str(pq.read_table(path).to_pydict())
+        else:
+            values = path.read_text(errors="replace") if path.is_file() else ""
+        if phrase in values:
+            found.add(str(path.relative_to(folder)))
+    return found
+
+
+@pytest.mark.extended
+def test_a_takedown_leaves_nothing_of_a_document_its_rewrite_and_the_answer(tmp_path, monkeypatch):
+    recipe, home = write(tmp_path, count=30), tmp_path / "home"
+    listed = str(tmp_path / "takedown.txt")
+    for name in ("a", "b"):  # the step `url` keeps the extraction from reading what is listed
+        given = json.loads((tmp_path / f"{name}.yaml").read_text())
+        lists = {"steps": [{"step": "url", "takedowns": [listed]}, {"step": "extract"}], "takedowns": [listed]}
+        (tmp_path / f"{name}.yaml").write_text(json.dumps({**given, **lists}))
+    settings = MachineSettings(home=str(home))
+    always = {"length": 0.5}  # cut answers are no rewrites, and in the home
+    with serving(mode="rewrite", latency=0, plan=Plan(always=always)) as server, asking(server, monkeypatch):
+        recorded(home, recipe)
+        kept = {line["document"]: line for line in server.billed()}
+        [old] = Home(str(home)).stages("rewrites")
+        dropped = {row["id"] for shard in range(2) for row in parquet.read_table(old.ledger(shard)).to_pylist()}
+        rewritten = [row for shard in range(2) for row in parquet.read_table(old.part(shard)).to_pylist()]
+        urls = {row["url"] for row in rewritten}
+        gone = [sorted(urls)[0], sorted({f"https://almanac.example/{n}" for n in range(30)} - urls)[0]]
+        assert len(dropped) + len(rewritten) == 30 and kept
+        phrases = [f"This is remark {int(url.rpartition('/')[2]) * 7}." for url in gone]
+        assert all(any(path.startswith("answers/") for path in paths_with(home, phrase)) for phrase in phrases)
+        plan = takedown.plan(settings, load(recipe), Request(entries=tuple(gone)))
+        assert {(target.source, target.url) for target in plan.targets} == {
+            ("web", gone[0]),
+            ("web", gone[1]),
+            ("qa", gone[0]),
+        }
+        receipt = takedown.write(settings, plan)
+        assert len(receipt.value["answers"]) == 2
+        recorded(home, recipe)
+        assert server.bill()["requests"] == 30, "nothing is asked again"
+    takedown.remove_released(settings, receipt, "b")
+    searched = receipts.search(settings, graph_of(str(home)), receipt)
+    assert searched.is_clean, searched.last
+    assert [paths_with(home, phrase) for phrase in phrases] == [set(), set()]
+    [new] = Home(str(home)).stages("rewrites")
+    others = [row for shard in range(2) for row in parquet.read_table(new.part(shard)).to_pylist()]
+    assert others == [row for row in rewritten if row["url"] != gone[0]]
+    assert len(list((home / "answers").rglob("*.json"))) == 28
+
+
+@pytest.mark.extended
+def test_an_id_in_the_list_of_the_other_recipe_names_its_rewrite_too(tmp_path, monkeypatch):
+    recipe, home = write(tmp_path), tmp_path / "home"
+    with serving(mode="rewrite", latency=0) as server, asking(server, monkeypatch):
+        row = documents_of(curated(home, recipe), "qa")[0]
+    found, targets = find_targets(graph_of(str(home)), Request(entries=(row["derived_from"],)))
+    assert {target.id for target in targets} == {row["derived_from"], row["id"]}
+    assert {target.entry for target in targets} >= {f"rewrite of {row['derived_from']}"}
+    held, _ = holdings(graph_of(str(home)), found, graph_of(str(home)).stages)
+    by_name = {label.rpartition("-")[0]: holding for label, holding in held.items()}
+    assert by_name["rewrites"].documents == 1
+
+
+KILLED = """
+import sys
+from gristmill.flows.curation import curate
+from gristmill.flows.recipe.recipe import load
+from gristmill.tasks.engine import options
+from gristmill.tasks.engine.options import JobOptions, LanguageModelServer
+from tests.corpora import context
+options.configure(JobOptions(lm=LanguageModelServer(base_url=sys.argv[3], concurrency=4)))
+for _ in curate(context(sys.argv[1]), load(sys.argv[2])):
+    pass
+"""
+
+
+@pytest.mark.extended
+def test_a_run_that_is_killed_goes_on_without_paying_twice(tmp_path, monkeypatch):
+    recipe, home = write(tmp_path, count=60), tmp_path / "home"
+    with serving(mode="rewrite", latency=0.05, idempotent=True) as server:
+        environment = {**os.environ, "GRISTMILL_SECRET_LM": server.key}
+        command = [sys.executable, "-c", KILLED, str(home), str(recipe), server.base_url]
+        process = subprocess.Popen(command, env=environment, cwd=ROOT)
+        while len(list(home.glob("answers/*/*.json"))) < 15 and process.poll() is None:
+            time.sleep(0.01)
+        process.kill()
+        process.wait()
+        before = len(list(home.glob("answers/*/*.json")))
+        assert 15 <= before < 60, "it was killed while it asked"
+        with asking(server, monkeypatch):
+            corpus = curated(home, recipe)
+        bill = server.bill()
+    assert bill["distinct"] == 60 and bill["requests"] == bill["distinct"]
+    assert len(documents_of(corpus, "qa")) == 60
+
+
+@pytest.mark.extended
+def test_a_rewrite_in_another_language_is_dropped(tmp_path, monkeypatch):
+    recipe, home = write(tmp_path, count=6, language="source"), tmp_path / "home"
+    original = json.loads((tmp_path / "a.yaml").read_text())
+    (tmp_path / "a.yaml").write_text(json.dumps(original | {"steps": [{"step": "language", "min_score": 0.0}]}))
+    with serving(mode="rewrite", latency=0) as server, asking(server, monkeypatch):
+        assert len(documents_of(curated(home, recipe), "qa")) == 6
+        write_language = json.loads(recipe.read_text())
+        write_language["sources"][1]["rewrite"]["language"] = "de"
+        recipe.write_text(json.dumps(write_language))
+        with pytest.raises(
+            ValueError, match="the source qa has no rewrites: of 6 documents, the rule language dropped 6"
+        ):
+            curated(home, recipe)
+    rules = [
+        row["rule"] + row["detail"]
+        for stage in Home(str(home)).stages("rewrites")
+        for shard in range(2)
+        for row in parquet.read_table(stage.ledger(shard)).to_pylist()
+    ]
+    assert rules == ["languageen, not de"] * 6
+
+
+@pytest.mark.extended
+def test_an_evaluation_document_takes_its_rewrite_out_of_training_and_the_reverse(tmp_path, monkeypatch):
+    recipe, home = write(tmp_path, count=60), str(tmp_path / "home")
+    with serving(mode="rewrite", latency=0) as server, asking(server, monkeypatch):
+        given, here = load(recipe), context(home)
+        *_, last = curate(here, given)
+        evaluation = evaluation_documents(here, [given], per_source=6)
+        whole = unfiltered_documents(here, given)
+        corpus = evaluation_removal(here, whole, last.left, evaluation)
+    rows = {row["id"]: row for source in ("web", "qa") for row in documents_of(last.left, source)}
+    evaluated = {row["id"] for row in read(evaluation, ["id"]).to_pylist()}
+    gone = {
+        row["id"]: row["rule"]
+        for shard in range(len(corpus.sources))
+        for row in parquet.read_table(f"{corpus.kept.folder}/ledger/part-{shard:05d}.parquet").to_pylist()
+    }
+    of_rewrites = {rows[each]["derived_from"] for each in evaluated if rows[each]["derived_from"]}
+    written = {each for each, row in rows.items() if row["derived_from"] in evaluated}
+    assert of_rewrites - evaluated and written - evaluated
+    assert {*gone} == evaluated | of_rewrites | written
+    assert {gone[each] for each in written - evaluated} == {"rewrite_of_evaluation_document"}
+    assert {gone[each] for each in of_rewrites - evaluated} == {"source_of_evaluation_document"}
