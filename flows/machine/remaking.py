@@ -32,7 +32,7 @@ STAGES = (
     *("decontamination_index", "decontamination_hits", "group_losses", "pairs_of_copies", "search_index", "word_index"),
     *("heldout", "heldout_documents", "evaluation_documents", "evaluation_removal", "evaluation_tokens", "tokenizer"),
     *("tokens", "grouped_tokens", "half_counts", "half_tokens", "mixture", "model", "proxy", "doremi", "task_examples"),
-    *("contained_examples", "task_losses"),
+    *("contained_examples", "task_losses", "annotate_sample", "annotate_cut"),
 )
 
 _asked: ContextVar[tuple[str, ...]] = ContextVar("remake", default=())

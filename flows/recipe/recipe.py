@@ -254,13 +254,11 @@ class Recipe(Settings):
     def _own_columns(self) -> list[str]:
         return [name for source in self.sources for name, _ in source.read_columns.own]
 
-    def _of_reads(
-        self, index: int, step: DocumentStep | CorpusStep, signals: Sequence[str]
-    ) -> Iterator[tuple[KeyPath, str]]:
+    def _of_reads(self, index: int, step: Step, signals: Sequence[str]) -> Iterator[tuple[KeyPath, str]]:
         if any(source.read_columns.every for source in self.sources):
             return  # the columns of its files are known when these are read
         there = {*signals, *self._own_columns, *(signal.name for signal in step.signals), *DOCUMENT_COLUMNS, "language"}
-        if missing := [name for name in step.reads if name not in there]:
+        if missing := [name for name in _reads(step) if name not in there]:
             yield (
                 ("steps", index),
                 f"`{step.step}` reads {missing[0]}, which no step before it measures; add {_measured_by(missing[0])} "

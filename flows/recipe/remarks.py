@@ -7,7 +7,7 @@ from contextlib import suppress
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.given_files import tokenizer_path, tried
 from gristmill.flows.recipe.recipe import Recipe
-from gristmill.flows.recipe.rewritten import rewrite_remarks
+from gristmill.flows.recipe.sent_texts import sent_texts
 from gristmill.tasks.engine import extras, own_code
 from gristmill.tasks.models.language import Language
 from gristmill.tasks.reading.formats.source import Inspection
@@ -24,7 +24,7 @@ def remarks_of(recipe: Recipe, settings: MachineSettings) -> Iterator[str]:
     """Remarks of the steps themselves, and on what only the recipe as a whole shows."""
     for step in map(settings.placed, recipe.steps):
         yield from own_code.call(f"step {step.step}", step.remarks, accept=list)
-    yield from rewrite_remarks(recipe, settings)
+    yield from sent_texts(recipe, settings)
     yield from _other_languages(recipe)
     yield from _untrained(recipe)
     yield from _without_training(recipe)

@@ -8,10 +8,7 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.errors import Finding, RecipeError
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.tasks.documents.step import Problem
-from gristmill.tasks.engine.options import LanguageModelServer
 from gristmill.tasks.reading.sources import Rewrites
-
-_CHARACTERS_A_TOKEN = 4  # of English, about
 
 
 def recipe_of(context: RunContext, source: Rewrites) -> Recipe:
@@ -48,30 +45,6 @@ def rewrite_problems(
             yield key, circle
             continue
         yield from ((key, f"is {path}, which has a problem: {finding}") for finding in findings(other))
-
-
-def rewrite_remarks(recipe: Recipe, settings: MachineSettings) -> Iterator[str]:
-    """Where texts go, and what the answers may cost."""
-    for source in map(settings.placed, recipe.sources):
-        if isinstance(source, Rewrites):
-            yield f"sources.{source.name}: {_sentence(source, settings.lm)}"
-
-
-def _sentence(source: Rewrites, server: LanguageModelServer) -> str:
-    settings = source.rewrite
-    if not server.base_url:
-        return (
-            f"no language model server is set, so only finished rewrites can be read; set GRISTMILL_LM__BASE_URL to "
-            f"one that serves {settings.model}"
-        )
-    where = "this machine" if server.is_loopback else f"the host {server.host}"
-    count = "all" if settings.of is None else f"{settings.of:,}"
-    sentence = f"texts of {count} documents of {settings.recipe} go to {where}, to be rewritten by {settings.model}"
-    if settings.of is None:
-        return sentence
-    prompt, answer = settings.of * settings.characters // _CHARACTERS_A_TOKEN, settings.of * settings.max_tokens
-    sentence += f"; at most about {prompt:,} prompt tokens and {answer:,} completion tokens"
-    return sentence + (f", price {server.price(prompt, answer):,.2f}" if server.price_in or server.price_out else "")
 
 
 def _circle(recipe: Recipe, path: tuple[str, ...], settings: MachineSettings) -> str | None:

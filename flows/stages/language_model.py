@@ -123,11 +123,11 @@ def _annotate(phases: PhaseRunner, record: Annotation, places: AnnotationPlaces)
     counted = phases.map("annotate", annotate_shard, jobs, common=common)
     passed = Each(corpus.sources.shards(corpus.exempt), lambda i: {"kept": corpus.kept[i]})
     phases.map("pass", null_shard, passed, common={"annotation": record})
-    bill = total(each["bill"] for each in counted.values())
+    bill = total(each["bill"] for each in asked)
     problems = Counter[str]()
     for each in counted.values():
         problems.update(each["problems"])
-    write_bill(phases.folder, bill, asked)
+    write_bill(phases, record.step, bill, asked)
     annotated = sum(each["annotated"] for each in counted.values())
     return {"annotated": annotated, "problems": dict(sorted(problems.items())), "answers": bill}
 
@@ -159,14 +159,20 @@ def ask(phases: PhaseRunner, questions: Questions, places: AnnotationPlaces) -> 
     return list(asked.values())
 
 
-def write_bill(folder: str, bill: dict[str, Any], asked: Iterable[dict[str, Any]]) -> None:
-    """Beside the manifest, since prices and attempts differ from machine to machine."""
+def write_bill(phases: PhaseRunner, step: str, bill: dict[str, Any], asked: Iterable[dict[str, Any]]) -> None:
+    """Write the bill beside the manifest, since prices and attempts differ from machine to machine, and a line of the
+    log. `step`: its name there; `asked`: the counts of each client."""
     server, counts = options.current().lm, Counter[str]()
     for each in asked:
-        counts.update(each)
+        counts.update(each["attempts"])
     price = server.price(bill["prompt_tokens"], bill["completion_tokens"])
     prices = {"price_in": server.price_in, "price_out": server.price_out, "price": round(price, 6)}
-    checked_json.write(files.join(folder, BILL), {**bill, **prices, "host": server.host, "attempts": dict(counts)})
+    whole = {**bill, **prices, "host": server.host, "attempts": dict(counts)}
+    checked_json.write(files.join(phases.folder, BILL), whole)
+    phases.message(
+        f"{step}: {bill['requests']:,} answers, {bill['prompt_tokens']:,} prompt and "
+        f"{bill['completion_tokens']:,} completion tokens{f', price {price:.2f}' if price else ''}"
+    )
 
 
 @dataclass(frozen=True)

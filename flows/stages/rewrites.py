@@ -73,8 +73,8 @@ def _rewrite(phases: PhaseRunner, record: RewritingOf, places: AnnotationPlaces)
     jobs = Each(corpus.shards(), lambda i: {**corpus.shard(i), "signals": measured[i]})
     common = {"home": places.home, "asked": record, "sample": places.sample}
     counted = phases.map(PHASE, rewrite_shard, jobs, common=common).values()
-    bill = total(each["bill"] for each in counted)
-    write_bill(phases.folder, bill, asked)
+    bill = total(each["bill"] for each in asked)
+    write_bill(phases, record.step, bill, asked)
     drops = Counter[str]()
     for each in counted:
         drops.update(each["steps"][0]["drops"])

@@ -47,6 +47,10 @@ class LanguageModelServer:
                 raise ValueError(f"{each.name} is {value!r}; give a number {'above' if positive else 'not below'} 0")
         if self.budget and not (self.price_in or self.price_out):
             raise ValueError("budget needs the prices; set price_in and price_out, per million tokens")
+        if self.clients > self.concurrency:
+            raise ValueError(
+                f"clients is {self.clients} and concurrency {self.concurrency}; give at most so many clients"
+            )
         if not self.base_url:
             return
         address = urlsplit(self.base_url)

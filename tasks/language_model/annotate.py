@@ -18,7 +18,7 @@ from gristmill.tasks.documents.selection import gather, select_groups
 from gristmill.tasks.documents.step import Clause, CorpusStep, Decision, Settings, Signal
 from gristmill.tasks.language_model import prompts
 from gristmill.tasks.language_model.answers import Answer, AnswerStore, Request
-from gristmill.tasks.language_model.ask import Asked, Bill, ask_all, is_of_client, replay
+from gristmill.tasks.language_model.ask import Asked, ask_all, is_of_client, replay
 from gristmill.tasks.language_model.prompts import Prompt
 from gristmill.tasks.language_model.sample import Thresholds, load, sampled
 
@@ -93,7 +93,6 @@ class Conversation:
         values: The values of the last answer, once it is valid.
         problem: What is wrong with the last answer.
         request: What to ask next, None at the end.
-        answers: All answers so far.
         digests: The digests of the requests that they answer.
     """
 
@@ -101,7 +100,6 @@ class Conversation:
         self._prompt, self._left = prompt, settings.repairs
         self.values: dict[str, Any] | None = None
         self.problem = ""
-        self.answers: list[Answer] = []
         self.digests: list[str] = []
         self.request: Request | None = settings.request(prompt.messages(text, values), prompt, settings.structured)
 
@@ -109,7 +107,6 @@ class Conversation:
         """Go on with the answer to `request`."""
         request = self.request
         assert request is not None, "the conversation has ended"
-        self.answers.append(answer)
         self.digests.append(request.digest)
         self.request = None
         if answer.finish in NO_ANSWER:
@@ -209,7 +206,7 @@ class AnnotatedShards:
 
 class Questions(Protocol):
     """What a stage asks about a corpus. `step`: its name in the log; `by`, `seed`: of its sample; `reads`: the columns
-    of documents that `conversations` is given; `characters`: of a text, by which clients divide the documents."""
+    of documents that `conversations` is given."""
 
     @property
     def step(self) -> str: ...
@@ -219,8 +216,6 @@ class Questions(Protocol):
     def seed(self) -> int: ...
     @property
     def reads(self) -> tuple[str, ...]: ...
-    @property
-    def characters(self) -> int: ...
     def conversations(self, text: str, values: Mapping[str, Any]) -> Sequence[Asked]: ...
 
 
@@ -235,10 +230,6 @@ class Annotation(Settings):
     @property
     def reads(self) -> tuple[str, ...]:
         return self.settings.full_prompt.columns
-
-    @property
-    def characters(self) -> int:
-        return self.settings.characters
 
     def conversations(self, text: str, values: Mapping[str, Any]) -> Sequence[Asked]:
         return self.settings.conversations(text, values)
@@ -261,8 +252,10 @@ def ask_client(
         for shard in shards:
             place = (places.documents[shard], places.kept[shard], places.signals[shard])
             for _, text, values in asked_documents(questions, thresholds, *place):
-                if text is not None and is_of_client(text[: questions.characters], client, clients):
-                    yield len(text), questions.conversations(text, values)
+                # each window by its first request, so that equal ones have one client
+                asked = [] if text is None else questions.conversations(text, values)
+                if mine := [each for each in asked if is_of_client(each.request, client, clients)]:
+                    yield len(text or ""), mine
 
     return ask_all(questions.step, home, items())
 
@@ -282,7 +275,7 @@ def annotate_shard(
     prompt = settings.full_prompt
     ids: list[str] = []
     columns: dict[str, list[Any]] = {name: [] for name in (*prompt.answer, "problem", "answer")}
-    bill, problems = Bill(), Counter[str]()
+    problems = Counter[str]()
     for each, text, values in asked_documents(annotation, thresholds_of(sample), documents, kept, signals):
         ids.append(each)
         if text is None:
@@ -291,7 +284,6 @@ def annotate_shard(
             conversations = settings.conversations(text, values)
             for conversation in conversations:
                 replay(store, conversation, step)
-                bill.add(conversation.answers)
             valid = [conversation.values for conversation in conversations if conversation.values is not None]
             found = {
                 name: _joined(prompt.answer[name].type, [one[name] for one in valid]) for name in prompt.answer if valid
@@ -306,12 +298,7 @@ def annotate_shard(
     table = {f"{step}_{name}": pa.array(values, types[name]) for name, values in columns.items()}
     parquet.write_table(layout.part(folder, shard), pa.table({"id": pa.array(ids, pa.string()), **table}))
     annotated = len(ids) - columns["answer"].count(None)
-    return {
-        "rows": len(ids),
-        "annotated": annotated,
-        "problems": dict(sorted(problems.items())),
-        "bill": bill.as_record(),
-    }
+    return {"rows": len(ids), "annotated": annotated, "problems": dict(sorted(problems.items()))}
 
 
 def null_shard(folder: str, shard: int, kept: str, annotation: Annotation) -> dict:

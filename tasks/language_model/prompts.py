@@ -25,6 +25,7 @@ DOCUMENT = "document"  # the text between marks, in templates
 TEXT = "text"
 _NAME = r"[a-z][a-z0-9_]*"
 _MAX_STRING = 2_000  # characters of a string in an answer
+_MIN_INTEGER, _MAX_INTEGER = -(2**63), 2**63 - 1  # that a column holds
 _TYPES: Mapping[str, tuple[type, str]] = {
     "integer": (int, "int64"),
     "number": (float, "float64"),
@@ -68,6 +69,9 @@ class Property(Settings):
             "enum": self.enum,
         }
         values |= {"maxLength": self.max_length, "description": self.description or None}
+        if self.type == "integer":  # as 5, since some servers compile a grammar from it
+            for name in ("minimum", "maximum"):
+                values[name] = int(v) if (v := values[name]) is not None and v == int(v) else v
         return {name: list(v) if isinstance(v, tuple) else v for name, v in values.items() if v is not None}
 
 
@@ -144,7 +148,11 @@ def marked(text: str) -> str:
 def _environment() -> jinja2.Environment:
     """Without files, and without attributes of Python objects, since a prompt may be a stranger's."""
     return jinja2.sandbox.ImmutableSandboxedEnvironment(
-        undefined=jinja2.StrictUndefined, keep_trailing_newline=False, trim_blocks=True, lstrip_blocks=True
+        undefined=jinja2.StrictUndefined,
+        finalize=lambda value: "" if value is None else value,  # a null of a column
+        keep_trailing_newline=False,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
 
 
@@ -165,6 +173,9 @@ def _model_of(key: str) -> type[BaseModel]:
     for name, each in prompt.answer.items():
         kind: Any = Literal[each.enum] if each.enum else _TYPES[each.type][0]
         limits: dict[str, Any] = {"ge": each.minimum, "le": each.maximum, "max_length": each.max_length}
+        if each.type == "integer":
+            limits["ge"] = _MIN_INTEGER if each.minimum is None else max(_MIN_INTEGER, each.minimum)
+            limits["le"] = _MAX_INTEGER if each.maximum is None else min(_MAX_INTEGER, each.maximum)
         if each.type == "string" and not each.enum and each.max_length is None:
             limits["max_length"] = _MAX_STRING
         if each.type == "number":

@@ -11,7 +11,7 @@ from gristmill.storage.schema import DOCUMENTS
 from gristmill.tasks.documents.step import UNKNOWN
 from gristmill.tasks.language_model.annotate import asked_documents, thresholds_of
 from gristmill.tasks.language_model.answers import Answer, AnswerStore
-from gristmill.tasks.language_model.ask import Bill, replay
+from gristmill.tasks.language_model.ask import replay
 from gristmill.tasks.language_model.rewriting import OneAnswer, RewritingOf, new_names, new_numbers, ratio, refused
 from gristmill.tasks.models.language import Identification, identified
 
@@ -63,7 +63,7 @@ def rewrite_shard(
 ) -> dict:
     """Write the rewrites of a shard from the answers in the home, and the ledger of documents without one. Holds the
     rewrites, and the texts of a row group. Returns counts."""
-    store, bill = AnswerStore(home), Bill()
+    store = AnswerStore(home)
     asked_about: dict[str, str] = {}
     rows: dict[str, dict[str, Any]] = {}
     drops: list[dict[str, Any]] = []
@@ -71,11 +71,10 @@ def rewrite_shard(
     for each, text, values in asked_documents(asked, thresholds_of(sample), documents, kept, signals):
         if text is None:
             continue
-        source = text[: asked.characters]
+        source = text[: asked.settings.characters]
         [conversation] = asked.conversations(text, values)
         replay(store, conversation, asked.step)
         answer, asked_about[each] = _answer(conversation), conversation.digest
-        bill.add([answer])
         if (why := refused(asked, source, answer)) is not None:
             drops.append({"id": each, "step": STEP, **vars(why)})
             continue
@@ -105,7 +104,6 @@ def rewrite_shard(
         "rows_in": len(asked_about),
         "rows_out": len(found),
         "steps": [ledger.count(STEP, len(asked_about), None, dropped, characters)],
-        "bill": bill.as_record(),
     }
 
 

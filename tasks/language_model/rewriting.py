@@ -154,10 +154,6 @@ class RewritingOf(Settings):
     def reads(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys((*self.settings.columns, *(["language"] if self.of_source else []))))
 
-    @property
-    def characters(self) -> int:
-        return self.settings.characters
-
     def conversations(self, text: str, values: Mapping[str, Any]) -> Sequence[OneAnswer]:
         """What the model is asked about a text: one request."""
         settings, prompt = self.settings, self.settings.full_prompt

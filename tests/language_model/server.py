@@ -24,7 +24,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from time import time
+from time import monotonic, time
 from typing import Any, TextIO
 
 from tests.language_model import checks, planted
@@ -206,7 +206,7 @@ class Server:
             body = checks.parse(data)
             body_hash = planted.request_hash(body)
             if self.record is not None:
-                self.record.write(json.dumps({"hash": body_hash, "body": body}) + "\n")
+                self.record.write(json.dumps({"hash": body_hash, "came": monotonic(), "body": body}) + "\n")
             # The limit is checked before the attempt is counted: which faults happen does not depend on time.
             if 0 < settings.max_in_flight < self.in_flight:
                 self.faults["busy"] += 1

@@ -66,7 +66,8 @@ class Served:
         return lines(self.log)
 
     def requests(self) -> list[dict]:
-        """Every request as it came, `hash` and `body`; also those that were refused or got a fault."""
+        """Every request as it came, also those that were refused or got a fault: `hash`, `body`, and `came`, the moment
+        by `time.monotonic`, which the processes of a machine share."""
         return lines(self.record)
 
 

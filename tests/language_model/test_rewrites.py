@@ -27,7 +27,7 @@ from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports.dependents.graph import graph_of
 from gristmill.flows.reports.token_lineage import trace_token
 from gristmill.flows.stages.corpus import Corpus
-from gristmill.flows.stages.evaluation_documents import evaluation_documents, read, unfiltered_documents
+from gristmill.flows.stages.evaluation.documents import evaluation_documents, read, unfiltered_documents
 from gristmill.flows.stages.removal import evaluation_removal
 from gristmill.storage import parquet
 from gristmill.storage.home import Home
