@@ -122,9 +122,9 @@ class Conversation:
 
 
 class Sampling(Settings):
-    """Which documents are annotated."""
+    """Which documents a model is asked about."""
 
-    of: int | None = Field(None, gt=0, description="Number of documents to annotate. null: all.")
+    of: int | None = Field(None, gt=0, description="Number of documents to ask about. null: all.")
     by: tuple[str, ...] = Field(
         (),
         description="Columns by whose values the sample is stratified: each combination has the same number of "

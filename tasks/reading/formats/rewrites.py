@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from pydantic import Field
 from wrapt import lazy_import
 
 from gristmill.storage import files, layout, parquet
@@ -37,7 +38,7 @@ class Rewrites(SourceSettings):
         "rewrite": {"recipe": "web.yaml", "model": "Qwen/Qwen3-8B", "prompt": "question_answer", "of": 20_000},
     }
 
-    rewrite: Rewrite
+    rewrite: Rewrite = Field(description="Which documents are rewritten, and how.")
 
     @property
     def needs_extraction(self) -> bool:

@@ -93,7 +93,7 @@ def _rewritten(golden: Golden, given: Settings, other: Settings) -> None:
 
 
 def _rewrite(store: AnswerStore, conversation: OneAnswer, text: str) -> None:
-    """Keep an answer: the words of the text in reverse, with a number and a name; cut, refused or too short by turns."""
+    """Keep an answer: the words in reverse, with a number and a name; cut, refused or too short by turns."""
     number = int(conversation.digest[:8], 16)
     written = f"So said Xantippe {number % 1000}: {' '.join(reversed(text.split()[:400]))}"
     contents = ((written, "stop"), (written, "stop"), (written, "length"), ("No.", "stop"), ("I cannot.", "refusal"))
