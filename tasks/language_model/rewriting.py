@@ -94,7 +94,7 @@ class Checks(Settings):
 
 
 class Rewrite(Rewriting, Checks, Sampling):
-    """Documents of another recipe, written anew by a language model."""
+    """Documents of another recipe, rewritten by a language model."""
 
     recipe: Address = Field(description="Recipe whose curated documents are rewritten.")
 
