@@ -204,7 +204,8 @@ def _cut(phases: PhaseRunner, record: FilterCutting, places: FilterPlaces) -> di
     kept = Each(corpus.sources.shards(_passed(record.reference, corpus)), lambda i: {"kept": corpus.kept[i]})
     phases.map("decide", decide_shard, judged, common={"decisions": ((record.step, bounds_of(bounds)),)})
     phases.map("keep", keep_shard, kept, common={"step": record.step})
-    return {"decisions": [[record.step, bounds["bounds"]]]}
+    reasons = {"reasons": bounds["reasons"]} if "reasons" in bounds else {}
+    return {"decisions": [[record.step, bounds["bounds"]]], **reasons}
 
 
 def work_without_libraries(step: LearnedFilter) -> Work:

@@ -125,7 +125,19 @@ def problems(path: str, step: Settings, label: str | None, deep: bool) -> Iterat
     return file_problems(path, ("model",), deep, check_file)
 
 
-class Classifier(Texts):
+class FastText(Texts):
+    """How a model is trained."""
+
+    word_ngrams: int = Field(2, ge=1, le=5, description="Longest n-gram that is a feature (words).")
+    epochs: int = Field(5, ge=1, description="Passes over the documents.")
+    learning_rate: float = Field(0.1, gt=0, description="Learning rate of the first update. It falls to 0.")
+    dimensions: int = Field(100, ge=1, description="Dimensions of the vectors of words and n-grams.")
+    buckets: int = Field(
+        2_000_000, ge=1, description="Size of the n-gram hash table. A model takes 4 * dimensions bytes per bucket."
+    )
+
+
+class Classifier(FastText):
     """What decides the models, besides the documents."""
 
     documents: int = Field(
@@ -133,13 +145,6 @@ class Classifier(Texts):
         gt=1,
         description="Number of documents of each kind, good and bad, that each of the two models is "
         "trained on, about, or all if there are fewer (DCLM: 200k).",
-    )
-    word_ngrams: int = Field(2, ge=1, le=5, description="Longest n-gram that is a feature (words).")
-    epochs: int = Field(5, ge=1, description="Passes over the documents.")
-    learning_rate: float = Field(0.1, gt=0, description="Learning rate of the first update. It falls to 0.")
-    dimensions: int = Field(100, ge=1, description="Dimensions of the vectors of words and n-grams.")
-    buckets: int = Field(
-        2_000_000, ge=1, description="Size of the n-gram hash table. A model takes 4 * dimensions bytes per bucket."
     )
     seed: int = Field(1, description="Seed of the initial vectors, of the sample of documents and of its two folds.")
 
@@ -247,8 +252,8 @@ def ordered(settings: Classifier, fill: Callable[[Examples], None]) -> Iterator[
         yield Ordered(folds, names, place[labels], lines)
 
 
-def train(examples: Ordered, rows: np.ndarray, settings: Classifier, target: str) -> None:
-    """Train a classifier on the examples at some places, and write it to an address.
+def train(examples: Ordered, rows: np.ndarray, settings: Classifier, target: str) -> int:
+    """Train a classifier on the examples at some places, and write it to an address. Returns the passes over them.
 
     Holds the model: `4 * dimensions` bytes for each bucket and each word. One thread: fastText is deterministic with no
     more. Raises OSError where there is no space.
@@ -274,6 +279,7 @@ def train(examples: Ordered, rows: np.ndarray, settings: Classifier, target: str
         _check_whole(model_path, model)
         with files.create(target) as out, open(model_path, "rb") as source:
             shutil.copyfileobj(source, out)
+    return settings.epochs
 
 
 def scores(examples: Ordered, rows: np.ndarray, model: "fasttext.Model") -> np.ndarray:

@@ -1,0 +1,1 @@
+"""Learned filters whose models are trained otherwise than on reference sources."""
