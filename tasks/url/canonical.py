@@ -271,13 +271,14 @@ def known_hosts(documents: pa.Table) -> pa.Array:
     own = pa.nulls(len(documents), pa.string())
     if OWN in documents.column_names and not pa.types.is_nested(documents[OWN].type):
         own = documents[OWN].cast(pa.string()).combine_chunks()
-    of_urls = pa.array(map(_of_url, documents["url"].to_pylist()), pa.string())
+    of_urls = pa.array(map(page_host, documents["url"].to_pylist()), pa.string())
     return pc.coalesce(*(pc.if_else(pc.equal(column, ""), None, column) for column in (own, of_urls)))
 
 
-def _of_url(url: str | None) -> str | None:
+def page_host(url: str | None) -> str | None:
+    """The host of an address, without `www.`; None where it has none."""
     try:
-        return None if url is None else _site(urlsplit(url).hostname or "")
+        return None if url is None else _site(urlsplit(url).hostname or "") or None
     except ValueError:  # brackets without an address in them
         return None
 

@@ -1,4 +1,4 @@
-"""A model learned from annotations of some documents: what it learns from, what it is measured on, and what it keeps."""
+"""A model learned from annotations of some documents: what it learns from, what it is measured on, what it keeps."""
 
 import random
 from types import SimpleNamespace

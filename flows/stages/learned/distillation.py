@@ -20,6 +20,7 @@ from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
+from gristmill.tasks.models.distillation.held_out import described_measures
 from gristmill.tasks.models.distillation.learn import (
     count_shard,
     gather_shard,
@@ -117,6 +118,7 @@ def _learn(phases: PhaseRunner, record: DistillTraining, places: DistillPlaces) 
     arguments = {"gathered": gathered, "settings": settings, "kind": kind, "embedder": record.embedder}
     model = phases.once("train", train_model, arguments)
     files.remove(gathered_folder(phases.folder))
+    phases.message(described_measures(model))
     return {"model": {"found": total, **model}}
 
 

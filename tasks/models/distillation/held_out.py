@@ -5,6 +5,7 @@ huggingface/finepdfs, thresholds/find_th.py). `min_precision` demands a precisio
 Since many cuts are looked at, the precision is lower in more than the 5% of one cut: in at most 9% of simulated cases.
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -13,7 +14,7 @@ from wrapt import lazy_import
 
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.models.classifiers import BINS
-from gristmill.tasks.models.host_intervals import at_cut, difference, ratio, roc_auc_estimate, wilson
+from gristmill.tasks.models.host_intervals import Estimate, at_cut, difference, ratio, roc_auc_estimate, wilson
 
 if TYPE_CHECKING:
     from scipy import stats
@@ -149,7 +150,7 @@ def class_measures(
     return {
         "roc_auc": roc_auc_estimate(good, scores, groups).dump(),
         "length_roc_auc": by_length.dump(),
-        "above_length": difference(good, scores, lengths, groups)[1],
+        "above_length": difference(good, scores, lengths, groups),
         "at": cut,
         **{name: each.dump() for name, each in at_cut(good, scores, groups, cut).items()},
     }
@@ -182,3 +183,27 @@ def grade_measures(labels: np.ndarray, scores: np.ndarray) -> dict[str, float]:
         figures["pearson"] = float(stats.pearsonr(labels, scores).statistic)
         figures["spearman"] = float(stats.spearmanr(labels, scores).statistic)
     return figures
+
+
+def described_measures(found: Mapping[str, Any]) -> str:
+    """A line for the log about a model and its measures, as the record of its training has them."""
+    line = (
+        f"learned from {found['training']:,} annotations of {found['training_hosts']:,} hosts, measured on "
+        f"{found['held_out']:,} of {found['held_out_hosts']:,} other hosts: "
+    )
+    if "roc_auc" not in found:
+        of_grades = ", ".join(f"{name} {found[name]:.3f}" for name in ("spearman", "rmse") if name in found)
+        return line + (of_grades or "these are all alike, so separation is unknown")
+    line += f"roc_auc {Estimate(*found['roc_auc'])}, of the text's length {Estimate(*found['length_roc_auc'])}"
+    if found["above_length"] <= 0:
+        line += "; the model is not shown to be better than the length: annotate more documents"
+    return line
+
+
+def described_cut(found: Mapping[str, Any]) -> str:
+    """A line for the log about a cut, as `grounds` has it."""
+    measures = [f"{name} {Estimate(*found[name])}" for name in ("precision", "recall", "f1") if name in found]
+    return (
+        f"keeps scores from {found['cut']:.4g}, and of {found['annotations']:,} held-out annotations of "
+        f"{found['hosts']:,} hosts {found['kept']:,}: {', '.join(measures)}"
+    )

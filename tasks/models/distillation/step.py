@@ -26,6 +26,15 @@ HELD_OUT = "distill_held_out"  # 1 for a good annotation that was held out, 0 fo
 HOST = "distill_host"  # of a held-out document, else null
 
 
+class WordModel(FastText):
+    """Training of a classifier on words: of a tenth of a size that fits hundreds of thousands of documents."""
+
+    dimensions: int = Field(32, ge=1, description="Dimensions of the vectors of words and n-grams.")
+    buckets: int = Field(
+        200_000, ge=1, description="Size of the n-gram hash table. The model takes 4 * dimensions bytes per bucket."
+    )
+
+
 class Learning(Settings):
     """What the model learns from, besides the documents."""
 
@@ -50,7 +59,7 @@ class Learning(Settings):
     held_out: float = Field(
         0.2, gt=0, le=0.5, description="Share of the hosts whose annotations measure the model and choose the cut."
     )
-    fasttext: FastText = Field(FastText(), description="Training of `kind: fasttext`.")
+    fasttext: WordModel = Field(WordModel(), description="Training of `kind: fasttext`.")
     penalty: float | None = Field(
         None, gt=0, description="L2 penalty of `kind: head`; null: the best of eight in cross-validation."
     )

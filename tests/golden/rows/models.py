@@ -117,6 +117,44 @@ def _harm() -> list[Row]:
     ]
 
 
+def _distilled() -> list[Row]:
+    covers = ("distill_model", "distill", "distill_cut")
+    some = {"name": "mills", "jsonl": ["{fixture}/mills.jsonl"], "id_column": "id", "date_column": "date"}
+    learned: Settings = {"step": "distill", "of": "ccnet_characters", "held_out": 0.4}
+    fast: Settings = {"dimensions": 4, "buckets": 500, "epochs": 3}
+    return [
+        row(
+            "distill",
+            [WEB, BOOKS],
+            [LENGTH, {**learned, "positive": 120, "fasttext": fast, "min_score": 0.45, "reference": ["books"]}],
+            covers,
+        ),
+        row(
+            "distill-sample",
+            [WEB, EDGES],
+            [
+                LENGTH,
+                {
+                    **learned,
+                    "positive": 60,
+                    "annotations": 40,
+                    "seed": 3,
+                    "keep_top": 40,
+                    "fasttext": {**fast, "word_ngrams": 1, "lowercase": False, "characters": 200},
+                },
+            ],
+            covers,
+        ),
+        row(
+            "distill-head",
+            [some],
+            [LENGTH, {**learned, "kind": "head", "model": EMBEDDER["model"], "positive": 30, "penalty": 1.0}],
+            (*VECTORS, *covers),
+            floats=(*VECTORS, *covers),
+        ),
+    ]
+
+
 MILLS: Settings = {"name": "mills", "jsonl": ["{fixture}/mills.jsonl"], "id_column": "id", "date_column": "date"}
 
 
@@ -197,4 +235,4 @@ def _buckets() -> list[Row]:
     ]
 
 
-ROWS = (*_perplexity(), *_quality(), *_harm(), *_embedded(), *_buckets())
+ROWS = (*_perplexity(), *_quality(), *_harm(), *_embedded(), *_distilled(), *_buckets())
