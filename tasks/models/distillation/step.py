@@ -22,7 +22,7 @@ from gristmill.tasks.models.embedding import Embedding
 from gristmill.tasks.models.filter import LearnedFilter
 
 SCORE = "distill_score"
-HELD_OUT = "distill_held_out"  # 1 for a good annotation that was held out, 0 for another one, else null
+HELD_OUT = "distill_held_out"
 HOST = "distill_host"  # of a held-out document, else null
 
 
@@ -98,6 +98,13 @@ class Distill(Thresholds, Learning, LearnedFilter):
             "probability of a good document; with `kind: head` and numbers, unit of the annotations",
             "Penedo et al. 2024, section 4; Li et al. 2024",
             description="The score that the model learned from annotations gives the document.",
+        ),
+        Signal(
+            HELD_OUT,
+            "float64",
+            "1 or 0",
+            "",
+            description="Whether an annotation that measures the model is good; null for all other documents.",
         ),
     )
 
