@@ -14,11 +14,13 @@ from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports.audit import draw
 from gristmill.flows.reports.whatif import decided_by
 from gristmill.flows.stages.learned.distillation import distillation
+from gristmill.flows.stages.learned_filters import embedding
 from gristmill.storage import files, parquet
 from gristmill.tasks.documents.decisions import decide
 from gristmill.tasks.engine.executors import Threads
 from gristmill.tasks.models.distillation.held_out import CutError, CutRule
 from gristmill.tasks.models.distillation.step import Distill
+from gristmill.tasks.models.embedding import Embedding
 from tests import embedders
 from tests.corpora import Texts, context, ledger, read
 
@@ -168,6 +170,7 @@ def test_the_cut_is_replayed_and_recorded(tmp_path):
     assert draw(Passed((step,), before, corpus), step).documents
 
 
+@pytest.mark.extended
 def test_another_annotation_makes_another_model_and_only_scores(tmp_path):
     home = str(tmp_path)
     step = Distill(of="grade", positive=3, fasttext=FAST)
@@ -194,12 +197,17 @@ def test_the_sample_is_bounded_and_a_reference_is_not_learned_from(tmp_path):
     assert not files.exists(f"{folder}/gathered")
 
 
+@pytest.mark.extended
 def test_booleans_and_numbers_without_a_threshold(tmp_path, embedder):
     fine = [{**row, "fine": None if row["grade"] is None else row["grade"] >= 3} for row in ROWS]
     given = {"column": "fine", "kind": pa.bool_()}
     _, logistic = run(str(tmp_path / "a"), Distill(of="fine", kind="head", model=embedder), fine, **given)
     assert model(logistic)["model"] == "logistic" and model(logistic)["roc_auc"][0] > 0.7
     assert all(0 < score < 1 for score in column(logistic, "distill_score").values())
+    recipe, corpus = arriving(str(tmp_path / "a"), [*fine], **given)
+    # a step `embedding` before it embeds the same documents, once
+    bare = embedding(context(str(tmp_path / "a")), recipe, corpus, Embedding(model=embedder))
+    assert stage(bare, "embedding_vectors").reused
     _, ridge = run(str(tmp_path / "b"), Distill(of="grade", kind="head", model=embedder, min_score=2.0))
     figures = model(ridge)
     assert figures["model"] == "ridge" and "roc_auc" not in figures and figures["pearson"] > 0.3
@@ -262,6 +270,7 @@ def test_columns_are_checked_before_a_run():
     )
 
 
+@pytest.mark.extended
 def test_documents_without_a_host_are_their_own(tmp_path):
     rows = [{**row, "url": None} for row in ROWS]
     _, corpus = run(str(tmp_path), Distill(of="grade", positive=3, fasttext=FAST), rows)

@@ -132,10 +132,6 @@ class Distill(Thresholds, Learning, LearnedFilter):
         return ("fasttext-ng",) if self.kind == "fasttext" else ("scikit-learn", *self.embedder.libraries)
 
     @property
-    def packages(self) -> tuple[str, ...]:  # type: ignore[override]  # they depend on the settings
-        return ("scikit-learn",)
-
-    @property
     def scores(self) -> tuple[str, ...]:
         return SCORE, HELD_OUT
 
