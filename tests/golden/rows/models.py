@@ -85,6 +85,12 @@ def _quality() -> list[Row]:
             covers,
         ),
         row(
+            "quality-passes",
+            [WEB, BOOKS],
+            [{"step": "quality", **{**SMALL, "epochs": None}, "learning_rate": 1.0, "keep_top": 50}],
+            covers,
+        ),
+        row(
             "quality-named",
             [WEB, EDGES],
             [{"step": "quality", "model": HARM["model"], "label": "tame", "keep_top": 50}],
