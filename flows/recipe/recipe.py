@@ -14,11 +14,11 @@ from gristmill.flows.recipe import settings_file
 from gristmill.flows.recipe.errors import MAX_FINDINGS, ContradictionError, KeyPath, Origin
 from gristmill.flows.recipe.steps import (
     AnyStep,
+    column_problems,
     document_steps,
     read_source,
     repeated_steps,
     source_problems,
-    unmeasured_columns,
 )
 from gristmill.storage.address import Address, from_folder
 from gristmill.storage.remote.addresses import check_no_secrets
@@ -229,7 +229,7 @@ class Recipe(Settings):
                         "rename the signal",
                     )
             names += [signal.name for signal in step.signals]
-        yield from unmeasured_columns(self.steps, [source.name for source in self.sources])
+        yield from column_problems(self.steps, self.sources)
         yield from self._of_own_columns(names)
         if self.mixture and not any(source.read_columns.every for source in self.sources):
             yield from self._of_groups(self.mixture, names)

@@ -41,6 +41,7 @@ from gristmill.tasks.documents.step import (
 from gristmill.tasks.documents.where import Where
 from gristmill.tasks.extraction.extract import ENGINE_NAMES, UNION, Extract
 from gristmill.tasks.language_model.annotate import Annotate
+from gristmill.tasks.models.distillation.step import Distill, column_problem
 from gristmill.tasks.models.embedding import Embedding
 from gristmill.tasks.models.filter import LearnedFilter
 from gristmill.tasks.models.harm import AdultContent, Toxicity
@@ -115,9 +116,10 @@ TABLE = (
     TableRow(Toxicity, _LEARNED),
     TableRow(AdultContent, _LEARNED),
     TableRow(Embedding, "gristmill.flows.stages.learned_filters:embedding"),
+    TableRow(Distill, "gristmill.flows.stages.distillation:distillation"),
     TableRow(SemanticDedup, "gristmill.flows.stages.dedup.semantic_duplicates:semantic_duplicates"),
     TableRow(Diversify, "gristmill.flows.stages.dedup.semantic_duplicates:semantic_duplicates"),
-    TableRow(Annotate, "gristmill.flows.stages.language_model:annotate"),
+    TableRow(Annotate, "gristmill.flows.stages.language_model.annotations:annotate"),
     TableRow(QualityBucket, "gristmill.flows.stages.signals:quality_bucket"),
 )
 BUILT_IN: dict[str, type[Step]] = {row.settings.model_fields["step"].default: row.settings for row in TABLE}
@@ -309,6 +311,32 @@ def unmeasured_columns(steps: Sequence[Step], sources: Sequence[str]) -> Iterato
                 )
         for signal in step.signals:
             measured.setdefault(signal.name, set()).update(filter(step.applies_to, sources))
+
+
+def column_problems(steps: Sequence[Step], sources: Sequence[Source]) -> Iterator[tuple[KeyPath, str]]:
+    """What is wrong with the columns that steps read."""
+    yield from unmeasured_columns(steps, [source.name for source in sources])
+    yield from annotation_problems(steps, sources)
+
+
+def annotation_problems(steps: Sequence[Step], sources: Sequence[Source]) -> Iterator[tuple[KeyPath, str]]:
+    """What is wrong with the columns of annotations that steps learn from."""
+    own = [name for source in sources for name, _ in source.read_columns.own]
+    every = any(
+        source.read_columns.every for source in sources
+    )  # the columns of its files are known when these are read
+    signals: dict[str, str] = {}
+    for index, step in enumerate(steps):
+        if isinstance(step, Distill):
+            if step.of in signals:
+                if problem := column_problem(step, signals[step.of]):
+                    yield ("steps", index, "of"), f"cannot be learned from: {problem}"
+            elif step.of not in own and not every:
+                hint = did_you_mean(step.of, [*signals, *own]) or (
+                    "add the step that annotates before it, or add a column of a source to its `columns`"
+                )
+                yield ("steps", index, "of"), f"is {step.of}, but no step before it or source has this column; {hint}"
+        signals |= {signal.name: signal.kind for signal in step.signals}
 
 
 def _read_by(step: Step) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus, pinned, work_of_steps
 from gristmill.flows.stages.index_selection import selection
-from gristmill.flows.stages.rewrites import rewrites
+from gristmill.flows.stages.language_model.rewrites import rewrites
 from gristmill.flows.stages.source_shards import FoundShard, ShardFiles, SourceFormat, find_shards
 from gristmill.storage import files, layout
 from gristmill.tasks.documents.by_shard import Names

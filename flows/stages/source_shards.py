@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from gristmill.flows.machine.context import RunContext
-from gristmill.flows.stages.rewrites import characters_of
+from gristmill.flows.stages.language_model.rewrites import characters_of
 from gristmill.storage.fingerprint import of_files, stated, states_of
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult

@@ -23,7 +23,7 @@ _VARIABLES = {
     '"edited" if edits else "signals"': ("edited", "signals"),
     'f"{step.rule}_duplicates"': ("content_duplicates", "url_duplicates"),
     'f"{step.step}_model"': ("quality_model", "perplexity_model"),
-    'f"{step.step}_cut"': tuple(f"{name}_cut" for name in _BY_STEPS),
+    'f"{step.step}_cut"': tuple(f"{name}_cut" for name in (*_BY_STEPS, "distill")),
     '"diversified" if diversifies else "semantic_duplicates"': ("semantic_duplicates", "diversified"),
     "INDEX": ("decontamination_index",),
     "HITS": ("decontamination_hits",),

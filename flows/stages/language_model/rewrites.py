@@ -12,7 +12,13 @@ from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.recipe.rewritten import recipe_of
 from gristmill.flows.stages.corpus import Corpus, NothingLeftError, dropped, pinned, work_of_steps
-from gristmill.flows.stages.language_model import AnnotationPlaces, annotation_sample, ask, measured_by, write_bill
+from gristmill.flows.stages.language_model.annotations import (
+    AnnotationPlaces,
+    annotation_sample,
+    ask,
+    measured_by,
+    write_bill,
+)
 from gristmill.flows.stages.removal import AllowedCorpus
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import Each, PhaseRunner
