@@ -7,15 +7,15 @@ model learns to grade all documents.
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import pyarrow as pa
-from pydantic import Field, field_validator, model_validator
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from gristmill.storage import layout, parquet
 from gristmill.storage.damage import RecordedFile
 from gristmill.tasks.documents.selection import gather, select_groups
-from gristmill.tasks.documents.step import Clause, CorpusStep, Decision, Settings, Signal
+from gristmill.tasks.documents.step import FORM, Clause, CorpusStep, Decision, Settings, Signal
 from gristmill.tasks.language_model import prompts
 from gristmill.tasks.language_model.answers import Answer, AnswerStore, Request
 from gristmill.tasks.language_model.ask import ask_all, is_of_client, replay
@@ -52,10 +52,17 @@ class Asking(Settings):
         return Request(self.model, tuple(messages), parameters)
 
 
+def _prompt_form(prompt: Any) -> str:
+    return FORM + ("name" if isinstance(prompt, str) else "templates")
+
+
 class Annotating(Asking):
     """What decides the annotations of a text, besides the text."""
 
-    prompt: Prompt | str = Field(description="Name of a prompt that ships, or the templates and the answer.")
+    # by its form, else a wrong template would also be reported as not being a name
+    prompt: Annotated[
+        Annotated[Prompt, Tag(f"{FORM}templates")] | Annotated[str, Tag(f"{FORM}name")], Discriminator(_prompt_form)
+    ] = Field(description="Name of a prompt that ships, or the templates and the answer.")
     structured: bool = Field(True, description="Send the schema of the answer to the server, to constrain the model.")
     repairs: int = Field(2, ge=0, le=10, description="Maximum times that an invalid answer is returned to the model.")
     characters: int = Field(20_000, gt=0, description="Maximum characters of a window of a text.")
