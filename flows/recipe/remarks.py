@@ -8,6 +8,7 @@ from contextlib import suppress
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.given_files import tokenizer_path, tried
 from gristmill.flows.recipe.recipe import Recipe
+from gristmill.tasks.documents.where import Where
 from gristmill.tasks.engine import extras, own_code
 from gristmill.tasks.language_model.annotate import Annotate
 from gristmill.tasks.models.language import Language
@@ -28,6 +29,7 @@ def remarks_of(recipe: Recipe, settings: MachineSettings) -> Iterator[str]:
     for step in map(settings.placed, recipe.steps):
         yield from own_code.call(f"step {step.step}", step.remarks, accept=list)
     yield from _sent_texts(recipe, settings)
+    yield from _unsampled(recipe)
     yield from _other_languages(recipe)
     yield from _untrained(recipe)
     yield from _without_training(recipe)
@@ -65,7 +67,11 @@ def _sent_texts(recipe: Recipe, settings: MachineSettings) -> Iterator[str]:
             yield f"{where}: no language model server is configured; set GRISTMILL_LM__BASE_URL before the run"
             continue
         documents = "all documents" if step.of is None else f"{step.of:,} documents"
-        prompt = len("".join(message["content"] for message in step.full_prompt.messages("", defaultdict(str))))
+        templates = step.full_prompt
+        try:
+            prompt = len("".join(message["content"] for message in templates.messages("", defaultdict(str))))
+        except ValueError:  # a template may need real values
+            prompt = len(templates.system + templates.user)
         tokens_in = step.windows * (step.characters + prompt) // _CHARACTERS_A_TOKEN
         tokens_out = step.windows * step.max_tokens
         price = server.price(1000 * tokens_in, 1000 * tokens_out)
@@ -78,6 +84,21 @@ def _sent_texts(recipe: Recipe, settings: MachineSettings) -> Iterator[str]:
         )
         if not server.is_loopback and not any(isinstance(earlier, Pii) for earlier in recipe.steps[:index]):
             yield f"{where}: personal data is sent to {server.host}; put the step `pii` before it to mask texts"
+
+
+def _unsampled(recipe: Recipe) -> Iterator[str]:
+    """Expressions that drop documents because they were not sampled."""
+    sampled: dict[str, str] = {}
+    for step in recipe.steps:
+        if isinstance(step, Annotate) and step.of is not None:
+            sampled |= {signal.name: step.step for signal in step.signals}
+        if isinstance(step, Where) and step.keep is not None and step.nulls is None:
+            names = [name for name in step.columns if name in sampled]
+            if names and " is " not in step.keep.lower() and "coalesce" not in step.keep.lower():
+                yield (
+                    f"steps.{step.step}: `keep` drops all documents outside of the sample of `{sampled[names[0]]}`, "
+                    f"whose {names[0]} is null; set `nulls: keep` to keep them, or `nulls: drop` if that is meant"
+                )
 
 
 def _other_languages(recipe: Recipe) -> Iterator[str]:

@@ -48,7 +48,9 @@ class LanguageModelServer:
         if self.budget and not (self.price_in or self.price_out):
             raise ValueError("budget needs the prices; set price_in and price_out, per million tokens")
         if self.clients > self.concurrency:
-            raise ValueError(f"clients is {self.clients} and concurrency {self.concurrency}; give at most so many clients")
+            raise ValueError(
+                f"clients is {self.clients} and concurrency {self.concurrency}; give at most so many clients"
+            )
         if not self.base_url:
             return
         address = urlsplit(self.base_url)

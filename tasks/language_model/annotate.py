@@ -24,6 +24,7 @@ from gristmill.tasks.language_model.sample import Thresholds, load, sampled
 
 _NAME = r"^annotate(_[a-z0-9]+)*$"
 COMPLAINT = "This answer is not valid: {problem}. Answer again, with only a JSON object that fits the schema."
+OWN_COLUMNS = ("problem", "answer")  # of the step, beside the values
 NO_ANSWER = ("refusal", "content_filter", "error")  # ends of answers that another request would not mend
 
 
@@ -167,6 +168,8 @@ class Annotate(Annotating, Sampling, CorpusStep):
     def _has_values(self) -> Self:
         if not self.full_prompt.answer:
             raise ValueError("has a prompt without `answer`; add the values that the model is asked for")
+        if taken := [name for name in OWN_COLUMNS if name in self.full_prompt.answer]:
+            raise ValueError(f"has a value {taken[0]} in the prompt's `answer`, which the step itself has; rename it")
         if self.by and self.of is None:
             raise ValueError("has `by` without `of`; add the number of documents to annotate")
         return self
@@ -259,7 +262,7 @@ def annotate_shard(
     settings, step, store = annotation.settings, annotation.step, AnswerStore(home)
     prompt = settings.full_prompt
     ids: list[str] = []
-    columns: dict[str, list[Any]] = {name: [] for name in (*prompt.answer, "problem", "answer")}
+    columns: dict[str, list[Any]] = {name: [] for name in (*prompt.answer, *OWN_COLUMNS)}
     problems = Counter[str]()
     for each, text, values in _documents(annotation, _thresholds(sample), documents, kept, signals):
         ids.append(each)

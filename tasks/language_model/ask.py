@@ -55,8 +55,9 @@ def ask_all(step: str, home: str, items: Iterator[tuple[int, Sequence[Asked]]]) 
     what is asked about it. Returns `attempts`, counts of requests: `new`, `found`, `retries`, `uncertain`; and `bill`,
     the sums of the different answers, as in `Bill`.
 
-    A few documents are in memory: as many as requests are in flight; and 64 bytes of each different request. If the server fails or the budget is spent, no
-    request is begun, those in flight are waited for, and then ServerError or BudgetError is raised.
+    In memory are a few documents, as many as requests are in flight, and 64 bytes of each different request. If the
+    server fails or the budget is spent, no request is begun, those in flight are waited for, and then ServerError or
+    BudgetError is raised.
     """
     return asyncio.run(_Asking(step, AnswerStore(home)).run(items))
 

@@ -87,7 +87,7 @@ class Prompt(Settings):
     def _readable(self) -> Self:
         for key in ("system", "user"):
             try:
-                _environment().parse(getattr(self, key))
+                _environment().compile(getattr(self, key))  # filters, too, which `parse` does not look up
             except jinja2.TemplateSyntaxError as error:
                 raise ValueError(f"`{key}` is not a Jinja template: line {error.lineno}: {error.message}") from error
         if not {DOCUMENT, TEXT} & {*_names(self.user), *_names(self.system)}:
@@ -110,7 +110,7 @@ class Prompt(Settings):
                 try:
                     content = _template(template).render(variables)
                 except (jinja2.TemplateError, ArithmeticError, TypeError, ValueError) as error:
-                    raise ValueError(f"the {role} template of the prompt fails: {error}") from error
+                    raise ValueError(f"`{role}` of the prompt fails for a document: {error}. Correct it") from error
                 result.append({"role": role, "content": content})
         return result
 
