@@ -15,7 +15,17 @@ from gristmill.tasks.engine.spec import StageSpec
 ALL = "all"
 # The stages that have no name of a step. Those of learned filters follow from their steps: the caller passes them.
 STAGES = (
-    *("selection", "documents", "signals", "edited", "rules", "quality_bucket", "takedowns"),
+    *(
+        "selection",
+        "rewrites",
+        "rewrites_sample",
+        "documents",
+        "signals",
+        "edited",
+        "rules",
+        "quality_bucket",
+        "takedowns",
+    ),
     *("site_files", "site_rights"),
     *("content_duplicates", "url_duplicates", "substring_spans", "signatures", "candidates", "near_duplicates"),
     *("semantic_duplicates", "diversified", "embedding_vectors", "perplexity_bucket", "lost_text"),

@@ -29,6 +29,7 @@ from gristmill.flows.recipe.first_look import of_first_records, unread_urls
 from gristmill.flows.recipe.given_files import check_tokenizer_file, training_problems
 from gristmill.flows.recipe.recipe import Recipe, read, validated
 from gristmill.flows.recipe.remarks import few_shards, remarks_of
+from gristmill.flows.recipe.rewritten import rewrite_problems
 from gristmill.flows.recipe.shortages import is_remote_short, shortages
 from gristmill.flows.recipe.steps import BUILT_IN
 from gristmill.flows.recipe.trunk import trained_tokens
@@ -363,6 +364,9 @@ def _checked(
         troubles += [*takedown_problems(recipe, settings, deep), *evaluation_problems(recipe, settings, deep)]
         troubles += training_problems(recipe, settings)
     troubles += [*expressions(recipe.steps), *of_export(recipe), *of_groups(recipe)]
+    troubles += rewrite_problems(
+        recipe, settings, lambda other: _checked(other, other, Origin(other.name), settings, deep, []).findings
+    )
     findings += [origin.finding(values, path, what) for path, what in troubles]
     needed = estimate(recipe, inspections, settings)
     findings += _of_home(origin, settings) or _of_space(origin, needed, settings)

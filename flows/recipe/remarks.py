@@ -1,18 +1,17 @@
 """What is not wrong in a recipe, but may not be meant: sentences of `gristmill check`."""
 
 import os
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.given_files import tokenizer_path, tried
 from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.recipe.sent_texts import sent_texts
 from gristmill.tasks.documents.where import Where
 from gristmill.tasks.engine import extras, own_code
 from gristmill.tasks.language_model.annotate import Annotate
 from gristmill.tasks.models.language import Language
-from gristmill.tasks.pii.step import Pii
 from gristmill.tasks.reading.formats.source import Inspection
 from gristmill.tasks.rules.gopher_quality import GopherQuality
 from gristmill.tasks.tokens.mixture import SOURCE
@@ -20,7 +19,6 @@ from gristmill.tasks.tokens.mixture import SOURCE
 _ENGLISH = ("en", "eng", "eng_Latn")
 _BOUND = "min_stop_words"  # of `gopher_quality`, one of its thresholds
 _SHOWN_TOKENS = 5
-_CHARACTERS_A_TOKEN = 3  # about 4 in English, 1 to 2 in Chinese, and less in other scripts
 _LEAST_RANGE = 4 << 20  # bytes: of a smaller one, the cost of its job is a tenth
 
 
@@ -28,7 +26,7 @@ def remarks_of(recipe: Recipe, settings: MachineSettings) -> Iterator[str]:
     """Remarks of the steps themselves, and on what only the recipe as a whole shows."""
     for step in map(settings.placed, recipe.steps):
         yield from own_code.call(f"step {step.step}", step.remarks, accept=list)
-    yield from _sent_texts(recipe, settings)
+    yield from sent_texts(recipe, settings)
     yield from _unsampled(recipe)
     yield from _other_languages(recipe)
     yield from _untrained(recipe)
@@ -54,36 +52,6 @@ def few_shards(inspections: Sequence[Inspection], settings: MachineSettings) -> 
         f"sources.{largest.source.name}: the sources are {shards} shard{'s' * (shards != 1)}, so {shards} of {workers} "
         f"workers work; `range_bytes: {size}` divides files into shards of this size"
     )
-
-
-def _sent_texts(recipe: Recipe, settings: MachineSettings) -> Iterator[str]:
-    """Which texts are sent to which server, what that costs at most, and whether they are masked before."""
-    server = settings.lm
-    for index, step in enumerate(recipe.steps):
-        if not isinstance(step, Annotate):
-            continue
-        where = f"steps.{step.step}"
-        if not server.base_url:
-            yield f"{where}: no language model server is configured; set GRISTMILL_LM__BASE_URL before the run"
-            continue
-        documents = "all documents" if step.of is None else f"{step.of:,} documents"
-        templates = step.full_prompt
-        try:
-            prompt = len("".join(message["content"] for message in templates.messages("", defaultdict(str))))
-        except ValueError:  # a template may need real values
-            prompt = len(templates.system + templates.user)
-        tokens_in = step.windows * (step.characters + prompt) // _CHARACTERS_A_TOKEN
-        tokens_out = step.windows * step.max_tokens
-        price = server.price(1000 * tokens_in, 1000 * tokens_out)
-        cost = f", at most {price:.2f} per 1,000 documents" if price else ""
-        if price and step.of is not None:
-            cost += f" and {price * step.of / 1000:.2f} in all"
-        yield (
-            f"{where}: sends {documents} to {server.host}; each is at most {tokens_in:,} prompt tokens of "
-            f"{_CHARACTERS_A_TOKEN} characters and {tokens_out:,} completion tokens{cost}, without repairs"
-        )
-        if not server.is_loopback and not any(isinstance(earlier, Pii) for earlier in recipe.steps[:index]):
-            yield f"{where}: personal data is sent to {server.host}; put the step `pii` before it to mask texts"
 
 
 def _unsampled(recipe: Recipe) -> Iterator[str]:

@@ -203,7 +203,7 @@ def check_sources(corpus: Corpus) -> None:
         if not counts["documents"]:
             raise NothingLeftError(
                 f"the source {source} gives no documents: of its {counts['records']:,} records, "
-                f"{_dropped(counts['drops'])}. See `gristmill explain show dropped`, then use other files, "
+                f"{dropped(counts['drops'])}. See `gristmill explain show dropped`, then use other files, "
                 f"loosen these steps or remove {source} from the recipe"
             )
 
@@ -217,11 +217,11 @@ def check_left(corpus: Corpus, steps: tuple[Step, ...]) -> None:
     named = " and ".join(f"`{step.step}`" for step in steps if step.step == emptied["step"]) or emptied["step"]
     raise NothingLeftError(
         f"the corpus is empty after the step {named}: of {emptied['rows_in']:,} documents, "
-        f"{_dropped(emptied['drops'])}. Loosen {named} in the recipe; `gristmill decide whatif` tries its thresholds"
+        f"{dropped(emptied['drops'])}. Loosen {named} in the recipe; `gristmill decide whatif` tries its thresholds"
     )
 
 
-def _dropped(drops: dict[str, int]) -> str:
-    """The rules that dropped most."""
+def dropped(drops: dict[str, int]) -> str:
+    """The rules that dropped most, in words."""
     most = sorted(drops.items(), key=lambda item: (-item[1], item[0]))[:_SHOWN]
     return ", ".join(f"the rule {rule} dropped {n:,}" for rule, n in most) or "none is left"

@@ -15,7 +15,7 @@ from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, work_of_steps
 from gristmill.flows.stages.signals import RuleDecisions, exempt_of
 from gristmill.storage import checked_json, files, layout
 from gristmill.storage.damage import RecordedFile
-from gristmill.tasks.documents.by_shard import Parts
+from gristmill.tasks.documents.by_shard import Parts, PartsOfSeveral
 from gristmill.tasks.documents.decisions import decide_shard
 from gristmill.tasks.engine import options
 from gristmill.tasks.engine.make import StageResult
@@ -26,6 +26,7 @@ from gristmill.tasks.language_model.annotate import (
     AnnotatedShards,
     Annotating,
     Annotation,
+    Questions,
     Sampling,
     annotate_shard,
     ask_client,
@@ -39,7 +40,7 @@ BILL = "bill.json"  # in a stage's folder: what its answers cost on the server t
 
 def annotate(context: RunContext, recipe: Recipe, corpus: Corpus, step: Annotate) -> Corpus:
     """The corpus with the columns of the step, without documents that have no valid answer if the step drops them."""
-    sample = None if step.of is None else annotation_sample(context, corpus, step)
+    sample = None if step.of is None else annotation_sample(context, corpus, step.part(Sampling), f"{step.step}_sample")
     annotated = annotations(context, corpus, step, sample)
     through = () if sample is None else (sample,)
     if not step.decisions():
@@ -56,14 +57,14 @@ def annotate(context: RunContext, recipe: Recipe, corpus: Corpus, step: Annotate
     return corpus.then(context.build(spec), *through, annotated).measuring(annotated)
 
 
-def annotation_sample(context: RunContext, corpus: Corpus, step: Annotate) -> StageResult:
-    """The sample of documents that the step annotates, as a number per stratum."""
+def annotation_sample(context: RunContext, corpus: Corpus, sampling: Sampling, name: str) -> StageResult:
+    """The sample of documents that a model is asked about, as a number per stratum. `name`: of the stage."""
     spec = StageSpec(
-        name=f"{step.step}_sample",
+        name=name,
         version=1,
         body=_sample,
-        record=step.part(Sampling),
-        inputs=corpus.inputs(signals=bool(step.by)),
+        record=sampling,
+        inputs=corpus.inputs(signals=bool(sampling.by)),
         places=corpus.places,
     )
     return context.build(spec)
@@ -115,49 +116,63 @@ def annotations(context: RunContext, corpus: Corpus, step: Annotate, sample: Sta
 
 def _annotate(phases: PhaseRunner, record: Annotation, places: AnnotationPlaces) -> dict:
     """Ask a language model about documents."""
-    corpus, server = places.corpus, options.current().lm
-    reads = bool(record.settings.full_prompt.columns or record.by)
-
+    corpus, measured = places.corpus, measured_by(places, record)
+    asked = ask(phases, record, places)
     common = {"home": places.home, "annotation": record, "sample": places.sample}
-    measured = corpus.signals if reads else replace(corpus.signals, folders=())
-    shards = AnnotatedShards(corpus.documents, corpus.kept, measured)
-    # jobs of other numbers of clients ask about other documents, so they are other phases
-    asked = phases.map(
-        f"ask-{server.clients}",
-        ask_client,
-        dict.fromkeys(range(server.clients), {}),
-        temporary=True,
-        common=common | {"clients": server.clients, "shards": corpus.applied, "places": shards},
-    )
     jobs = Each(corpus.applied, lambda i: {**corpus.shard(i), "signals": measured[i]})
     counted = phases.map("annotate", annotate_shard, jobs, common=common)
     passed = Each(corpus.sources.shards(corpus.exempt), lambda i: {"kept": corpus.kept[i]})
     phases.map("pass", null_shard, passed, common={"annotation": record})
-    bill = total(each["bill"] for each in asked.values())
+    bill = total(each["bill"] for each in asked)
     problems = Counter[str]()
     for each in counted.values():
         problems.update(each["problems"])
-    price = _write_bill(phases.folder, server, bill, asked.values())
-    phases.message(
-        f"{record.step}: {bill['requests']:,} answers, {bill['prompt_tokens']:,} prompt and "
-        f"{bill['completion_tokens']:,} completion tokens{f', price {price:.2f}' if price else ''}"
-    )
+    write_bill(phases, record.step, bill, asked)
     annotated = sum(each["annotated"] for each in counted.values())
     return {"annotated": annotated, "problems": dict(sorted(problems.items())), "answers": bill}
 
 
-def _write_bill(
-    folder: str, server: options.LanguageModelServer, bill: dict[str, Any], asked: Iterable[dict[str, Any]]
-) -> float:
-    """Write the bill beside the manifest, since prices and attempts differ from machine to machine. Returns the
-    price."""
-    counts = Counter[str]()
+def measured_by(places: AnnotationPlaces, questions: Questions) -> PartsOfSeveral:
+    """The parts with the signals that a stage's questions read; none if they read no columns."""
+    signals = places.corpus.signals
+    return signals if questions.reads or questions.by else replace(signals, folders=())
+
+
+def ask(phases: PhaseRunner, questions: Questions, places: AnnotationPlaces) -> list[dict[str, Any]]:
+    """Ask about the documents, so that all answers are in the home. Returns the counts of each client."""
+    corpus, clients = places.corpus, options.current().lm.clients
+    # jobs of other numbers of clients ask about other documents, so they are other phases
+    asked = phases.map(
+        f"ask-{clients}",
+        ask_client,
+        dict.fromkeys(range(clients), {}),
+        temporary=True,
+        common={
+            "home": places.home,
+            "questions": questions,
+            "sample": places.sample,
+            "clients": clients,
+            "shards": corpus.applied,
+            "places": AnnotatedShards(corpus.documents, corpus.kept, measured_by(places, questions)),
+        },
+    )
+    return list(asked.values())
+
+
+def write_bill(phases: PhaseRunner, step: str, bill: dict[str, Any], asked: Iterable[dict[str, Any]]) -> None:
+    """Write the bill beside the manifest, since prices and attempts differ from machine to machine, and a line of the
+    log. `step`: its name there; `asked`: the counts of each client."""
+    server, counts = options.current().lm, Counter[str]()
     for each in asked:
         counts.update(each["attempts"])
     price = server.price(bill["prompt_tokens"], bill["completion_tokens"])
     prices = {"price_in": server.price_in, "price_out": server.price_out, "price": round(price, 6)}
-    checked_json.write(files.join(folder, BILL), {**bill, **prices, "host": server.host, "attempts": dict(counts)})
-    return price
+    whole = {**bill, **prices, "host": server.host, "attempts": dict(counts)}
+    checked_json.write(files.join(phases.folder, BILL), whole)
+    phases.message(
+        f"{step}: {bill['requests']:,} answers, {bill['prompt_tokens']:,} prompt and "
+        f"{bill['completion_tokens']:,} completion tokens{f', price {price:.2f}' if price else ''}"
+    )
 
 
 @dataclass(frozen=True)

@@ -7,19 +7,19 @@ model learns to grade all documents.
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Protocol, Self
 
 import pyarrow as pa
-from pydantic import Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from gristmill.storage import layout, parquet
 from gristmill.storage.damage import RecordedFile
 from gristmill.tasks.documents.selection import gather, select_groups
-from gristmill.tasks.documents.step import FORM, Clause, CorpusStep, Decision, Settings, Signal
+from gristmill.tasks.documents.step import Clause, CorpusStep, Decision, Settings, Signal
 from gristmill.tasks.language_model import prompts
 from gristmill.tasks.language_model.answers import Answer, AnswerStore, Request
-from gristmill.tasks.language_model.ask import ask_all, is_of_client, replay
-from gristmill.tasks.language_model.prompts import Prompt
+from gristmill.tasks.language_model.ask import Asked, ask_all, is_of_client, replay
+from gristmill.tasks.language_model.prompts import NamedPrompt, Prompt
 from gristmill.tasks.language_model.sample import Thresholds, load, sampled
 
 _NAME = r"^annotate(_[a-z0-9]+)*$"
@@ -53,17 +53,10 @@ class Asking(Settings):
         return Request(self.model, tuple(messages), parameters)
 
 
-def _prompt_form(prompt: Any) -> str:
-    return FORM + ("name" if isinstance(prompt, str) else "templates")
-
-
 class Annotating(Asking):
     """What decides the annotations of a text, besides the text."""
 
-    # by its form, else a wrong template would also be reported as not being a name
-    prompt: Annotated[
-        Annotated[Prompt, Tag(f"{FORM}templates")] | Annotated[str, Tag(f"{FORM}name")], Discriminator(_prompt_form)
-    ] = Field(description="Name of a prompt that ships, or the templates and the answer.")
+    prompt: NamedPrompt = Field(description="Name of a prompt that ships, or the templates and the answer.")
     structured: bool = Field(True, description="Send the schema of the answer to the server, to constrain the model.")
     repairs: int = Field(2, ge=0, le=10, description="Maximum times that an invalid answer is returned to the model.")
     characters: int = Field(20_000, gt=0, description="Maximum characters of a window of a text.")
@@ -130,9 +123,9 @@ class Conversation:
 
 
 class Sampling(Settings):
-    """Which documents are annotated."""
+    """Which documents a model is asked about."""
 
-    of: int | None = Field(None, gt=0, description="Number of documents to annotate. null: all.")
+    of: int | None = Field(None, gt=0, description="Number of documents to ask about. null: all.")
     by: tuple[str, ...] = Field(
         (),
         description="Columns by whose values the sample is stratified: each combination has the same number of "
@@ -214,6 +207,21 @@ class AnnotatedShards:
     signals: Sequence[tuple[str, ...]]
 
 
+class Questions(Protocol):
+    """What a stage asks about a corpus. `step`: its name in the log; `by`, `seed`: of its sample; `reads`: the columns
+    of documents that `conversations` is given."""
+
+    @property
+    def step(self) -> str: ...
+    @property
+    def by(self) -> tuple[str, ...]: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def reads(self) -> tuple[str, ...]: ...
+    def conversations(self, text: str, values: Mapping[str, Any]) -> Sequence[Asked]: ...
+
+
 class Annotation(Settings):
     """What decides the annotations of a corpus, besides its documents and which are in the sample."""
 
@@ -222,30 +230,37 @@ class Annotation(Settings):
     by: tuple[str, ...]
     seed: int
 
+    @property
+    def reads(self) -> tuple[str, ...]:
+        return self.settings.full_prompt.columns
+
+    def conversations(self, text: str, values: Mapping[str, Any]) -> Sequence[Asked]:
+        return self.settings.conversations(text, values)
+
 
 def ask_client(
     folder: str,
     client: int,
     clients: int,
     home: str,
-    annotation: Annotation,
+    questions: Questions,
     sample: tuple[RecordedFile, ...],
     shards: Sequence[int],
     places: AnnotatedShards,
 ) -> dict:
     """Ask about the client's documents of all shards. Returns counts of requests. Raises as `ask_all` does."""
-    settings, thresholds = annotation.settings, _thresholds(sample)
+    thresholds = thresholds_of(sample)
 
-    def items() -> Iterator[tuple[int, Sequence[Conversation]]]:
+    def items() -> Iterator[tuple[int, Sequence[Asked]]]:
         for shard in shards:
             place = (places.documents[shard], places.kept[shard], places.signals[shard])
-            for _, text, values in _documents(annotation, thresholds, *place):
+            for _, text, values in asked_documents(questions, thresholds, *place):
                 # each window by its first request, so that equal ones have one client
-                asked = [] if text is None else settings.conversations(text, values)
+                asked = [] if text is None else questions.conversations(text, values)
                 if mine := [each for each in asked if is_of_client(each.request, client, clients)]:
                     yield len(text or ""), mine
 
-    return ask_all(annotation.step, home, items())
+    return ask_all(questions.step, home, items())
 
 
 def annotate_shard(
@@ -264,7 +279,7 @@ def annotate_shard(
     ids: list[str] = []
     columns: dict[str, list[Any]] = {name: [] for name in (*prompt.answer, *OWN_COLUMNS)}
     problems = Counter[str]()
-    for each, text, values in _documents(annotation, _thresholds(sample), documents, kept, signals):
+    for each, text, values in asked_documents(annotation, thresholds_of(sample), documents, kept, signals):
         ids.append(each)
         if text is None:
             found, problem, digests = {}, None, None
@@ -298,19 +313,20 @@ def null_shard(folder: str, shard: int, kept: str, annotation: Annotation) -> di
     return {"rows": len(ids)}
 
 
-def _thresholds(sample: tuple[RecordedFile, ...]) -> Thresholds | None:
+def thresholds_of(sample: tuple[RecordedFile, ...]) -> Thresholds | None:
+    """The thresholds of a sample; None without one."""
     return load(sample[0]) if sample else None
 
 
-def _documents(
-    annotation: Annotation, thresholds: Thresholds | None, documents: str, kept: str, signals: tuple[str, ...]
+def asked_documents(
+    questions: Questions, thresholds: Thresholds | None, documents: str, kept: str, signals: tuple[str, ...]
 ) -> Iterator[tuple[str, str | None, dict[str, Any]]]:
-    """The id, text and values for the templates of each document of a shard; None as the text of one that is not in the
+    """The id, text and columns of each document of a shard; None as the text of one that is not in the
     sample. Holds these columns of the shard, and the texts of a row group."""
-    names = list(annotation.settings.full_prompt.columns)
-    if names or annotation.by or thresholds is not None:
-        table = gather((documents, kept, *signals), kept, list(dict.fromkeys((*names, *annotation.by))))
-        chosen = sampled(table, annotation.by, annotation.seed, thresholds).tolist()
+    names = list(questions.reads)
+    if names or questions.by or thresholds is not None:
+        table = gather((documents, kept, *signals), kept, list(dict.fromkeys((*names, *questions.by))))
+        chosen = sampled(table, questions.by, questions.seed, thresholds).tolist()
         rows = table.select(names).to_pylist() if names else [{}] * len(table)
         known = {each: row for each, row, asked in zip(table["id"].to_pylist(), rows, chosen, strict=True) if asked}
     else:

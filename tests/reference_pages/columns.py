@@ -12,6 +12,7 @@ from gristmill.tasks.documents.measure import field
 from gristmill.tasks.documents.step import Signal, Step
 from gristmill.tasks.extraction.extract import Extract
 from gristmill.tasks.language_model.annotate import Annotate
+from gristmill.tasks.language_model.rewrite import CARRIED
 from tests.reference_pages.markdown import code, fence, page, table
 
 LEDGER = {
@@ -60,6 +61,9 @@ def columns_page() -> str:
         "## Signals",
         "A step adds its signals to the documents that reach it. The step `embedding` adds a column for each head.",
         table(("column", "type", "step", "meaning"), _signals()),
+        "## Rewrites",
+        "Documents of a source `rewrite` also have these columns. They are null for other documents of the recipe.",
+        table(("column", "type", "meaning"), _rewrites()),
         "## Ledger",
         "The ledger has one row for each dropped document. A condition on dropped documents can also name the columns "
         "above, with the values that the step saw.",
@@ -77,6 +81,11 @@ def _documents() -> Iterator[tuple[str, ...]]:
     recipe = load({"name": "columns", "sources": [{"name": "web", "warc": ["*"]}], "steps": [{"step": "extract"}]})
     for each in known_columns(recipe):
         yield code(each.name), each.type or "", each.kind or "", each.meaning
+
+
+def _rewrites() -> Iterator[tuple[str, ...]]:
+    for each in CARRIED:
+        yield code(each.name), f"{each.type}", each.metadata[b"what"].decode()
 
 
 def _signals() -> Iterator[tuple[str, ...]]:

@@ -177,6 +177,7 @@ def affected_by(settings: MachineSettings, graph: HomeGraph, thing: Thing, price
     if thing.kind in OF_DOCUMENTS:
         with documents.matching(thing) as (match, columns):
             found = documents.find_documents(graph, match, columns)
+        documents.add_rewrites(graph, found)
         return affected_by_documents(settings, graph, str(thing), thing.kind, found, prices)
     roots = stage_roots(graph, thing)
     if not roots.why:
@@ -284,7 +285,7 @@ def _shards(parts: _Parts, stage: FinishedStage) -> tuple[int, ...] | None:
     if stage.label in known:
         return known[stage.label]
     if known and (stage.counts_documents or stage.name == "tokens"):
-        origins = [label for label in parts.graph.origins([stage.label]) if label in known]
+        origins = [label for label in parts.graph.extractions(stage.label) if label in known]
         if len(origins) == 1:
             return known[origins[0]]
     return None

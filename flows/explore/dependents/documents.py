@@ -22,6 +22,7 @@ from gristmill.tasks.evaluation.similar import THRESHOLD, Given, given, likest
 from gristmill.tasks.url.step import Url
 
 MIN_SHINGLES = 25  # of a text that counts as contained in another one: most shorter ones are in many texts
+_ORIGIN = "derived_from"  # a column: the id of the document that one was rewritten from
 _NUMBER = re.compile(r"-(\d{5,})\.parquet$")
 
 
@@ -165,6 +166,29 @@ def find_documents(graph: HomeGraph, match: Match, columns: tuple[str, ...]) -> 
     return found
 
 
+def add_rewrites(graph: HomeGraph, found: FoundDocuments) -> None:
+    """Add the rewrites of documents, and the rewrites of these. Reads a column of the stages that have rewrites."""
+    new = {(one.stage, one.id) for one in found.documents}
+    while new:
+        ids = pa.array(sorted({id_ for _, id_ in new}), pa.string())
+
+        def written_from(_: FinishedStage, table: pa.Table, ids: pa.Array = ids) -> pa.ChunkedArray:
+            origin = table[_ORIGIN]
+            entry = pc.binary_join_element_wise("rewrite of", origin, " ")
+            return pc.if_else(pc.is_in(origin, ids), entry, pa.scalar(None, pa.string()))
+
+        more = FoundDocuments()
+        for label, stage in sorted(graph.stages.items()):
+            if stage.name == "documents" and label not in graph.collected:
+                for shard, part in enumerate(stage.parts):
+                    if _ORIGIN in parquet.columns(part):
+                        _find_in(more, stage, shard, part, written_from, (_ORIGIN,))
+        known = {(one.stage, one.id) for one in found.documents}
+        added = [one for one in more.documents if (one.stage, one.id) not in known]
+        found.documents += added
+        new = {(one.stage, one.id) for one in added}
+
+
 def _find_in(
     found: FoundDocuments, stage: FinishedStage, shard: int, part: str, match: Match, columns: tuple[str, ...]
 ) -> None:
@@ -177,7 +201,7 @@ def _find_in(
             FoundDocument(row["id"], row["source"], row["url"], row["file"], stage.label, shard, row["entry"])
             for row in rows.to_pylist()
         ]
-    if "text" in columns:
+    if "text" in columns or _ORIGIN in columns:  # which a ledger does not have
         return
     ledger = parquet.read_table(stage.ledger(shard), ["id", "url"])
     ids = ledger.filter(pc.is_valid(match(stage, ledger)))["id"].to_pylist()
@@ -214,7 +238,7 @@ def holdings(
 def _numbers(graph: HomeGraph, found: FoundDocuments, stage: FinishedStage) -> set[int] | None:
     """The shards in which documents are, of a stage with as many shards as the extraction that it was made from; else
     None."""
-    origins = [label for label in graph.origins([stage.label]) if graph.stages[label].name == "documents"]
+    origins = sorted(graph.extractions(stage.label))
     if len(origins) != 1 or stage.name in ("evaluation_documents", "heldout_documents", "evaluation_tokens"):
         return None
     if not stage.counts_documents and stage.name not in ("tokens", "documents"):

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from gristmill.flows.explore.dependents.documents import (
     FoundDocument,
     FoundDocuments,
+    add_rewrites,
     alike_index,
     find_documents,
     likeness,
@@ -67,6 +68,7 @@ def find_targets(graph: HomeGraph, request: Request) -> tuple[FoundDocuments, li
     given = [Path(path).read_text("utf-8-sig") for path in request.texts]
     alike = [text for text, _ in texts.values() if _has_words(text)] + given
     found = _with_near(graph, named, alike) if alike else named
+    add_rewrites(graph, found)
     texts |= {name: text for name, text in _texts(graph, found) if name not in texts}
     marks = _marks(graph, {name: text for name, (text, _) in texts.items()})
     targets = []

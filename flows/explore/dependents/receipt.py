@@ -15,6 +15,7 @@ import orjson
 from pydantic import TypeAdapter
 
 from gristmill.flows.explore.dependents.affected import Affected
+from gristmill.flows.explore.dependents.answers import answers_about
 from gristmill.flows.explore.dependents.documents import FoundDocuments
 from gristmill.flows.explore.dependents.erasure import LIKE, Request, Target
 from gristmill.flows.explore.dependents.scan import MARKS, WORDS, Marks, Scanned, scan
@@ -85,6 +86,7 @@ def begin(
         ],
         "exports": [{"address": redact_url(one.address), "label": one.label} for one in report.exports],
         "source_files": _source_files(graph, found),
+        "answers": answers_about(graph, found.ids),
         "unknown": list(report.gaps),
         "searches": [],
     }  # fmt: skip
@@ -188,7 +190,8 @@ def _source_files(graph: HomeGraph, found: FoundDocuments) -> list[str]:
             if one.stage == label and one.shard in jobs:
                 shard = recorded_file(_SHARDS.validate_python(jobs[one.shard][ADDRESSES]), one.file)
                 paths[shard.path] = None
-    return list(paths)
+    inside = files.join(graph.home, "stages")  # where rewrites were read
+    return [path for path in paths if not path.startswith(inside)]
 
 
 def lines(receipt: Receipt) -> Iterator[str]:
@@ -212,6 +215,8 @@ def lines(receipt: Receipt) -> Iterator[str]:
         )
     for one in value["trainings"]:
         yield from _training_lines(one)
+    if answers := value.get("answers"):
+        yield f"answers of language models about them: {len(answers):,}, which are removed after the run"
     for path in value["source_files"]:
         yield f"source file outside of the home, which had the record: {path}"
     without = [one["id"] for one in value["documents"] if not one["marks"]]

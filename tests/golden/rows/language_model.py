@@ -7,6 +7,7 @@ from gristmill.flows.stages.corpus import Corpus
 from gristmill.tasks.documents.selection import select
 from gristmill.tasks.language_model.annotate import Annotate, Conversation
 from gristmill.tasks.language_model.answers import Answer, AnswerStore
+from gristmill.tasks.language_model.rewriting import Checks, OneAnswer, Rewrite, Rewriting, RewritingOf
 from tests.golden.rows.row import EDGES, WEB, Row, Settings, placed, recipe
 from tests.golden.run import Golden
 
@@ -67,7 +68,65 @@ def _row(name: str, sources: list[Settings], covers: tuple[str, ...] = (), **set
     return Row(name, ("annotate", *covers), lambda golden: _planted(golden, given), json.dumps(given, sort_keys=True))
 
 
+def _rewritten(golden: Golden, given: Settings, other: Settings) -> None:
+    """Make the corpus of a recipe with rewrites of another one, after the answers to all that they ask."""
+    (source,) = given["sources"]
+    path = golden.fixture / f"{other['name']}.json"
+    path.write_text(json.dumps(placed(other, golden)), encoding="utf-8")
+    rewrite = {**source["rewrite"], "recipe": str(path)}
+    settings, store = Rewrite.model_validate(rewrite), AnswerStore(golden.home)
+    asked = RewritingOf(
+        settings=settings.part(Rewriting),
+        name="",
+        checks=settings.part(Checks),
+        by=(),
+        seed=0,
+        of_source=False,
+        identify=None,
+    )
+    _, corpus = golden.curated(placed(other, golden))
+    for shard in range(len(corpus.sources)):
+        for values in load_columns(corpus, shard, ["text", *asked.reads]):
+            for conversation in asked.conversations(values["text"], values):
+                _rewrite(store, conversation, values["text"])
+    golden.curated({**given, "sources": [{**source, "rewrite": rewrite}]})
+
+
+def _rewrite(store: AnswerStore, conversation: OneAnswer, text: str) -> None:
+    """Keep an answer: the words in reverse, with a number and a name; cut, refused or too short by turns."""
+    number = int(conversation.digest[:8], 16)
+    written = f"So said Xantippe {number % 1000}: {' '.join(reversed(text.split()[:400]))}"
+    contents = ((written, "stop"), (written, "stop"), (written, "length"), ("No.", "stop"), ("I cannot.", "refusal"))
+    content, finish = contents[number % len(contents)]
+    store.keep(conversation.digest, Answer(content, "model", finish, 10, 10))
+
+
+def _rewrite_row(name: str, covers: tuple[str, ...], sources: list[Settings], steps: list[Settings], **more) -> Row:
+    rewrite = {"model": "planted", "prompt": {"user": "Write it again: {{ document }}"}, **more}
+    given = recipe([{"name": "again", "rewrite": rewrite}], [{"step": "where", "keep": "rewrite_new_names > 0"}])
+    other = recipe(sources, steps) | {"name": name}
+    settings = json.dumps([given, other], sort_keys=True)
+    return Row(name, ("rewrites", *covers), lambda golden: _rewritten(golden, given, other), settings)
+
+
 ROWS = (
+    _rewrite_row("rewrites", (), [EDGES], []),
+    _rewrite_row(
+        "rewrites-sample",
+        ("rewrites_sample",),
+        [EDGES, WEB],
+        [{"step": "language", "min_score": 0}],
+        of=40,
+        by=["language"],
+        seed=5,
+        prompt={"user": "{{ tone }} {{ url }} {{ document }}"},
+        values={"tone": "Plainly:"},
+        characters=300,
+        max_ratio=2,
+        prompt_words=None,
+        min_characters=10,
+        options={"top_p": 0.9},
+    ),
     _row("annotate", [EDGES]),
     _row(
         "annotate-sample",
