@@ -98,7 +98,7 @@ class Conversation:
     """
 
     def __init__(self, settings: Annotating, prompt: Prompt, text: str, values: Mapping[str, Any]) -> None:
-        self._prompt, self._left = prompt, settings.repairs
+        self._prompt, self._left, self._max_tokens = prompt, settings.repairs, settings.max_tokens
         self.values: dict[str, Any] | None = None
         self.problem = ""
         self.digests: list[str] = []
@@ -117,6 +117,8 @@ class Conversation:
             self.values, self.problem = self._prompt.read(answer.content), ""
         except ValueError as error:
             self.problem = f"invalid: {error}"
+            if answer.finish == "length":
+                self.problem = f"length: the answer was cut at `max_tokens: {self._max_tokens}`; raise it"
             if self._left:
                 self._left -= 1
                 self.request = request.after(answer.content, COMPLAINT.format(problem=error))
@@ -159,6 +161,9 @@ class Annotate(Annotating, Sampling, CorpusStep):
 
     @model_validator(mode="after")
     def _has_values(self) -> Self:
+        if isinstance(self.prompt, str) and not self.full_prompt.answer:
+            names = [name for name in prompts.shipped() if prompts.load_shipped(name).answer]
+            raise ValueError(f"has the prompt {self.prompt}, which is for rewrites; use one of {', '.join(names)}")
         if not self.full_prompt.answer:
             raise ValueError("has a prompt without `answer`; add the values that the model is asked for")
         if taken := [name for name in OWN_COLUMNS if name in self.full_prompt.answer]:
