@@ -9,7 +9,7 @@ from typing import Any, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from gristmill.flows.machine.wrong_values import choices, did_you_mean, listed, shown, wanted
-from gristmill.tasks.documents.step import base_name_of, named_kind
+from gristmill.tasks.documents.step import FORM, base_name_of, named_kind
 
 KeyPath = tuple[int | str, ...]
 
@@ -115,7 +115,9 @@ def findings_of(error: ValidationError, model: type[BaseModel], data: Any, origi
 
 
 def _path(loc: KeyPath, data: Any) -> KeyPath:
-    """A location without the names of the classes that pydantic puts behind the number of a step or source."""
+    """A location without the names of the classes that pydantic puts behind the number of a step or source, and without
+    the forms of values."""
+    loc = tuple(part for part in loc if not str(part).startswith(FORM))
     if len(loc) > 2 and loc[0] in ("steps", "sources") and isinstance(loc[2], str):
         entry = _below(_below(data, loc[0]), loc[1])
         if loc[0] == "sources" or (isinstance(entry, Mapping) and _is_step(entry.get("step"), loc[2])):
@@ -207,7 +209,8 @@ def _models(model: type[BaseModel], data: Any, path: KeyPath) -> list[type[BaseM
         data = _below(data, part)
         if isinstance(part, str):
             fields = [one.model_fields[part].annotation for one in models if part in one.model_fields]
-            models = [inner for annotation in fields for inner in _within(annotation)]
+            # else a key of a mapping of entries, which `models` has already
+            models = [inner for annotation in fields for inner in _within(annotation)] if fields else models
         if isinstance(data, Mapping):
             models = [one for one in models if _named(one, data)] or models
     return models

@@ -44,8 +44,11 @@ def _sentences(
     if not server.base_url:
         yield f"{where}: no language model server is configured; set GRISTMILL_LM__BASE_URL before the run"
         return
-    messages = asking.full_prompt.messages("", defaultdict(str))
-    prompt = len("".join(message["content"] for message in messages))
+    templates = asking.full_prompt
+    try:
+        prompt = sum(len(message["content"]) for message in templates.messages("", defaultdict(str)))
+    except ValueError:  # a template may need values
+        prompt = len(templates.system + templates.user)
     tokens_in = windows * (asking.characters + prompt) // _CHARACTERS_A_TOKEN
     tokens_out = windows * asking.max_tokens
     price = server.price(1000 * tokens_in, 1000 * tokens_out)

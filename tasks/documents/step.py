@@ -49,6 +49,8 @@ UNKNOWN = "unknown"  # in the column `language`: it cannot be told
 # Steps that a recipe may have several times, each with a name of its own: `where`, `where_short`.
 NAMED = ("where", "annotate")
 _NAMED = re.compile(f"({'|'.join(NAMED)})(?:_[a-z0-9]+)*")
+# The beginning of pydantic's tags of a value that has one of several forms: no part of its key in a recipe.
+FORM = "form:"
 _SUFFIXED = re.compile(r"[a-z][a-z0-9_]*-[a-z0-9_]+")
 Kind = Literal["string", "bool", "int32", "int64", "float32", "float64"]
 # A key within settings, and a sentence about its value that names what is wrong and the remedy.

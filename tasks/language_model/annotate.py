@@ -19,11 +19,12 @@ from gristmill.tasks.documents.step import Clause, CorpusStep, Decision, Setting
 from gristmill.tasks.language_model import prompts
 from gristmill.tasks.language_model.answers import Answer, AnswerStore, Request
 from gristmill.tasks.language_model.ask import Asked, ask_all, is_of_client, replay
-from gristmill.tasks.language_model.prompts import Prompt
+from gristmill.tasks.language_model.prompts import NamedPrompt, Prompt
 from gristmill.tasks.language_model.sample import Thresholds, load, sampled
 
 _NAME = r"^annotate(_[a-z0-9]+)*$"
 COMPLAINT = "This answer is not valid: {problem}. Answer again, with only a JSON object that fits the schema."
+OWN_COLUMNS = ("problem", "answer")  # of the step, beside the values
 NO_ANSWER = ("refusal", "content_filter", "error")  # ends of answers that another request would not mend
 
 
@@ -55,7 +56,7 @@ class Asking(Settings):
 class Annotating(Asking):
     """What decides the annotations of a text, besides the text."""
 
-    prompt: Prompt | str = Field(description="Name of a prompt that ships, or the templates and the answer.")
+    prompt: NamedPrompt = Field(description="Name of a prompt that ships, or the templates and the answer.")
     structured: bool = Field(True, description="Send the schema of the answer to the server, to constrain the model.")
     repairs: int = Field(2, ge=0, le=10, description="Maximum times that an invalid answer is returned to the model.")
     characters: int = Field(20_000, gt=0, description="Maximum characters of a window of a text.")
@@ -97,7 +98,7 @@ class Conversation:
     """
 
     def __init__(self, settings: Annotating, prompt: Prompt, text: str, values: Mapping[str, Any]) -> None:
-        self._prompt, self._left = prompt, settings.repairs
+        self._prompt, self._left, self._max_tokens = prompt, settings.repairs, settings.max_tokens
         self.values: dict[str, Any] | None = None
         self.problem = ""
         self.digests: list[str] = []
@@ -116,6 +117,8 @@ class Conversation:
             self.values, self.problem = self._prompt.read(answer.content), ""
         except ValueError as error:
             self.problem = f"invalid: {error}"
+            if answer.finish == "length":
+                self.problem = f"length: the answer was cut at `max_tokens: {self._max_tokens}`; raise it"
             if self._left:
                 self._left -= 1
                 self.request = request.after(answer.content, COMPLAINT.format(problem=error))
@@ -158,8 +161,13 @@ class Annotate(Annotating, Sampling, CorpusStep):
 
     @model_validator(mode="after")
     def _has_values(self) -> Self:
+        if isinstance(self.prompt, str) and not self.full_prompt.answer:
+            names = [name for name in prompts.shipped() if prompts.load_shipped(name).answer]
+            raise ValueError(f"has the prompt {self.prompt}, which is for rewrites; use one of {', '.join(names)}")
         if not self.full_prompt.answer:
             raise ValueError("has a prompt without `answer`; add the values that the model is asked for")
+        if taken := [name for name in OWN_COLUMNS if name in self.full_prompt.answer]:
+            raise ValueError(f"has a value {taken[0]} in the prompt's `answer`, which the step itself has; rename it")
         if self.by and self.of is None:
             raise ValueError("has `by` without `of`; add the number of documents to annotate")
         return self
@@ -274,7 +282,7 @@ def annotate_shard(
     settings, step, store = annotation.settings, annotation.step, AnswerStore(home)
     prompt = settings.full_prompt
     ids: list[str] = []
-    columns: dict[str, list[Any]] = {name: [] for name in (*prompt.answer, "problem", "answer")}
+    columns: dict[str, list[Any]] = {name: [] for name in (*prompt.answer, *OWN_COLUMNS)}
     problems = Counter[str]()
     for each, text, values in asked_documents(annotation, thresholds_of(sample), documents, kept, signals):
         ids.append(each)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import jinja2
 import jinja2.sandbox
@@ -17,9 +17,9 @@ import pyarrow as pa
 import xxhash
 import yaml
 from jinja2 import meta
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, create_model, model_validator
 
-from gristmill.tasks.documents.step import Settings
+from gristmill.tasks.documents.step import FORM, Settings
 
 DOCUMENT = "document"  # the text between marks, in templates
 TEXT = "text"
@@ -87,7 +87,7 @@ class Prompt(Settings):
     def _readable(self) -> Self:
         for key in ("system", "user"):
             try:
-                _environment().parse(getattr(self, key))
+                _environment().compile(getattr(self, key))  # filters, too, which `parse` does not look up
             except jinja2.TemplateSyntaxError as error:
                 raise ValueError(f"`{key}` is not a Jinja template: line {error.lineno}: {error.message}") from error
         if not {DOCUMENT, TEXT} & {*_names(self.user), *_names(self.system)}:
@@ -110,7 +110,7 @@ class Prompt(Settings):
                 try:
                     content = _template(template).render(variables)
                 except (jinja2.TemplateError, ArithmeticError, TypeError, ValueError) as error:
-                    raise ValueError(f"the {role} template of the prompt fails: {error}") from error
+                    raise ValueError(f"`{role}` of the prompt fails for a document: {error}. Correct it") from error
                 result.append({"role": role, "content": content})
         return result
 
@@ -136,6 +136,16 @@ class Prompt(Settings):
     def arrow(self) -> dict[str, pa.DataType]:
         """The types of the columns of the answer."""
         return {name: pa.type_for_alias(each.kind) for name, each in self.answer.items()}
+
+
+def _form(prompt: Any) -> str:
+    return FORM + ("name" if isinstance(prompt, str) else "templates")
+
+
+# By its form: else a wrong template would also be reported as not being a name.
+NamedPrompt = Annotated[
+    Annotated[Prompt, Tag(f"{FORM}templates")] | Annotated[str, Tag(f"{FORM}name")], Discriminator(_form)
+]
 
 
 def marked(text: str) -> str:

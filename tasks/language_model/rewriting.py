@@ -15,7 +15,7 @@ from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.language_model import prompts
 from gristmill.tasks.language_model.annotate import NO_ANSWER, Asking, Sampling
 from gristmill.tasks.language_model.answers import Answer, Request
-from gristmill.tasks.language_model.prompts import Prompt
+from gristmill.tasks.language_model.prompts import NamedPrompt, Prompt
 from gristmill.tasks.models.language import Identification
 
 OF_SOURCE = "source"  # a value of `language`
@@ -47,7 +47,7 @@ REFUSALS = (
 class Rewriting(Asking):
     """What decides the rewrite of a text, besides the text."""
 
-    prompt: Prompt | str = Field(description="Name of a prompt that ships, or the templates. It has no `answer`.")
+    prompt: NamedPrompt = Field(description="Name of a prompt that ships, or the templates. It has no `answer`.")
     values: dict[str, str] = Field(
         {}, description="Values of names in the templates that are no columns, as `{target_language: German}`."
     )

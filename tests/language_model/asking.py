@@ -98,12 +98,12 @@ def conversation(text: str, settings: Annotating = SETTINGS) -> Conversation:
 
 
 def recipe(folder: Path, sources: dict[str, list[dict]], **step: Any) -> dict:
-    """A recipe over rows of sources, three to a file, whose last step is `annotate`."""
+    """A recipe over rows of sources, ten to a file, whose last step is `annotate`."""
     given = []
     for name, rows in sources.items():
         (folder / name).mkdir(parents=True, exist_ok=True)
-        for part in range(0, len(rows), 3):
-            lines = b"\n".join(orjson.dumps(row) for row in rows[part : part + 3])
+        for part in range(0, len(rows), 10):
+            lines = b"\n".join(orjson.dumps(row) for row in rows[part : part + 10])
             (folder / name / f"{part:05}.jsonl").write_bytes(lines + b"\n")
         given.append({"name": name, "jsonl": [f"{folder / name}/*.jsonl"], "shard_bytes": 1})
     return {

@@ -107,21 +107,22 @@ def test_odd_texts_arrive_as_they_are(tmp_path):
         "thai": "กขค ไทย " * 50,
         "astral": "𝒳😀" * 30,
         "huge": "0123456789" * 500_000,
-        "blank": " ",
         "jinja": "{{ 7 * 7 }} {% raw %} {# gone #}",
     }
     rows_in = [{"id": name, "text": text, "topic": None} for name, text in odd.items()]
-    lone = b'{"id": "lone", "text": "x \\ud800 y", "topic": "{{ 6 * 7 }} none"}\n'
+    rows_in.append({"id": "column", "text": "A text.", "topic": "{{ 6 * 7 }} none"})
     prompt = {**PROMPT, "user": "[{{ topic }}] {% if topic is none %}no topic{% endif %} {{ document }}"}
     whole = recipe(tmp_path, {"web": rows_in}, prompt=prompt, windows=3, characters=1000)
     whole["sources"][0]["columns"] = {"topic": "topic"}
-    (tmp_path / "web" / "lone.jsonl").write_bytes(lone)
+    # a reader refuses these two
+    lone = b'{"id": "lone", "text": "x \\ud800 y", "topic": null}\n'
+    (tmp_path / "web" / "lone.jsonl").write_bytes(lone + b'{"id": "blank", "text": " ", "topic": null}\n')
     with serving(latency=0.0) as server, limits(server):
         stages = made(tmp_path / "home", whole)
         messages = sent_texts(server)
     documents = {row["id"]: row for row in rows(stages["documents"], "id", "text")}
     lost = [row["detail"] for path in Path(stages["documents"].folder).glob("ledger/*.parquet") for row in table(path)]
-    assert len(documents) == 8, lost
+    assert len(documents) == len(rows_in) and len(lost) == 2, lost
     windows = [text[:1000] for row in documents.values() if len(text := row["text"]) <= 1000]
     huge = next(row["text"] for row in documents.values() if len(row["text"]) > 10_000)
     windows += [huge[:1000], huge[(len(huge) - 1000) // 2 :][:1000], huge[-1000:]]
@@ -206,13 +207,16 @@ def test_a_deleted_answer_is_asked_again_and_only_that_one(tmp_path):
         ({"prompt": {**PROMPT, "user": "{{ document }} {{ nothing }}"}}, "nothing"),
         ({"by": ["nothing"], "of": 5}, "nothing"),
         ({"by": ["source"]}, "has `by` without `of`"),
-        ({"prompt": "educatoinal"}, "there is no prompt 'educatoinal'; use one of educational, format, topic"),
+        ({"prompt": "educatoinal"}, "there is no prompt 'educatoinal'; use one of "),
+        ({"prompt": "summary"}, "is for rewrites; use one of educational, format, topic"),
         ({"prompt": {**PROMPT, "user": "{{ document"}}, "`user` is not a Jinja template: line 1"),
         ({"prompt": {**PROMPT, "user": "no document"}}, "add {{ document }}"),
         ({"prompt": {"user": "{{ document }}"}}, "has a prompt without `answer`"),
         ({"prompt": {**PROMPT, "answer": {"Grade": {"type": "integer"}}}}, "use lowercase letters"),
-        ({"prompt": {**PROMPT, "answer": {"grade": {"type": "int"}}}}, "integer, number, boolean or string"),
+        ({"prompt": {**PROMPT, "answer": {"grade": {"type": "int"}}}}, "give one of integer, number, boolean, string"),
         ({"prompt": {**PROMPT, "answer": {"grade": {"type": "string", "minimum": 0}}}}, "has minimum for a string"),
+        ({"prompt": {**PROMPT, "user": "{{ document | shorten }}"}}, "No filter named 'shorten'"),
+        ({"prompt": {**PROMPT, "answer": {"problem": {"type": "string"}}}}, "has a value problem"),
         ({"options": {"n": 3}}, "has n, which the step sets; remove it"),
         ({"step": "annotate-web"}, "annotate"),
     ],

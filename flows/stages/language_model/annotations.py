@@ -129,6 +129,12 @@ def _annotate(phases: PhaseRunner, record: Annotation, places: AnnotationPlaces)
         problems.update(each["problems"])
     write_bill(phases, record.step, bill, asked)
     annotated = sum(each["annotated"] for each in counted.values())
+    if problems:
+        kinds = ", ".join(f"{name} {count:,}" for name, count in sorted(problems.items()))
+        phases.message(
+            f"{record.step}: {problems.total():,} of {annotated:,} documents have no valid answer ({kinds}); see the "
+            f"column {record.step}_problem"
+        )
     return {"annotated": annotated, "problems": dict(sorted(problems.items())), "answers": bill}
 
 
