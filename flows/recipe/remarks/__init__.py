@@ -7,7 +7,7 @@ from contextlib import suppress
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.given_files import tokenizer_path, tried
 from gristmill.flows.recipe.recipe import Recipe
-from gristmill.flows.recipe.sent_texts import sent_texts
+from gristmill.flows.recipe.remarks.sent_texts import sent_texts
 from gristmill.tasks.documents.where import Where
 from gristmill.tasks.engine import extras, own_code
 from gristmill.tasks.language_model.annotate import Annotate
