@@ -133,8 +133,8 @@ class FastText(Texts):
     epochs: int | None = Field(
         None,
         ge=1,
-        description="Passes over the documents. null: as many as read 60,000 documents at a learning rate of 0.1, and "
-        "at least 5.",
+        description="Passes over the documents. null: as many as read 30,000 documents for each label (60,000 of good "
+        "and bad ones) at a learning rate of 0.1, and at least 5.",
     )
     learning_rate: float = Field(0.1, gt=0, description="Learning rate of the first update. It falls to 0.")
     dimensions: int = Field(100, ge=1, description="Dimensions of the vectors of words and n-grams.")
@@ -158,7 +158,7 @@ class Classifier(FastText):
 # With fewer updates the vectors of words are still near those with which they began, and all probabilities near 1/2: on
 # 466 pages in 5 passes the area under the ROC curve is .51, and .83 in 100. With ten times as many they claim too
 # much.
-UPDATES = 60_000  # at a learning rate of 0.1
+UPDATES = 30_000  # for each label, at a learning rate of 0.1
 MIN_EPOCHS = 5  # fastText's default, and DCLM's
 
 FOLDS = 2
@@ -272,9 +272,10 @@ def ordered(settings: Classifier, fill: Callable[[Examples], None], n_folds: int
         yield Ordered(folds, names, place[labels], lines, groups, sizes[ranks])
 
 
-def passes(settings: FastText, examples: int) -> int:
-    """How often a training reads so many examples."""
-    return settings.epochs or max(MIN_EPOCHS, ceil(UPDATES * 0.1 / settings.learning_rate / max(1, examples)))
+def passes(settings: FastText, examples: int, n_labels: int = 2) -> int:
+    """How often a training reads so many examples of so many labels."""
+    updates = UPDATES * n_labels * 0.1 / settings.learning_rate
+    return settings.epochs or max(MIN_EPOCHS, ceil(updates / max(1, examples)))
 
 
 def train(examples: Ordered, rows: np.ndarray, settings: Classifier, target: str) -> int:
@@ -283,7 +284,7 @@ def train(examples: Ordered, rows: np.ndarray, settings: Classifier, target: str
     Holds the model: `4 * dimensions` bytes for each bucket and each word. One thread: fastText is deterministic with no
     more. Raises OSError where there is no space.
     """
-    epochs = passes(settings, len(rows))
+    epochs = passes(settings, len(rows), len(examples.names))
     with tempfile.TemporaryDirectory(prefix=leftovers.scratch_prefix()) as scratch:
         trained, model_path = Path(scratch) / "trained", Path(scratch) / "model.bin"
         with open(trained, "wb") as file:

@@ -11,6 +11,7 @@ import pytest
 from gristmill.flows.curation import Passed
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import load
+from gristmill.flows.reports import run_page
 from gristmill.flows.reports.audit import draw
 from gristmill.flows.reports.whatif import decided_by
 from gristmill.flows.stages.distillation import distillation
@@ -168,6 +169,9 @@ def test_the_cut_is_replayed_and_recorded(tmp_path):
         assert stage(again, "distill").reused and stage(again, "distill_model").reused and not again.kept.reused
         assert gone == {*ledger(again.kept, list(again.places.shards()))["id"].to_pylist()}, change
     assert draw(Passed((step,), before, corpus), step).documents
+    page = run_page._distilled(SimpleNamespace(corpus=corpus))
+    assert page["lines"][0].startswith("learned from ") and page["lines"][1].startswith("keeps scores from ")
+    assert sum(int(row[3].replace(",", "")) for row in page["rows"]) == len(truth)
 
 
 @pytest.mark.extended

@@ -72,7 +72,7 @@ def test_labelled_files_of_any_form_give_the_same_classifier(tmp_path):
 def test_few_examples_are_read_more_often():
     assert [passes(Classifier(), examples) for examples in (100, 3000, 12_000, 400_000)] == [600, 20, 5, 5]
     assert passes(Classifier(learning_rate=0.5), 3000) == 5 and passes(Classifier(learning_rate=0.5), 100) == 120
-    assert passes(Classifier(epochs=7), 100) == 7
+    assert passes(Classifier(epochs=7), 100) == 7 and passes(Classifier(), 3000, 7) == 70
 
 
 @pytest.mark.extended
