@@ -177,11 +177,15 @@ def affected_by(settings: MachineSettings, graph: HomeGraph, thing: Thing, price
     if thing.kind in OF_DOCUMENTS:
         with documents.matching(thing) as (match, columns):
             found = documents.find_documents(graph, match, columns)
+        if thing.kind == "text":
+            found.gaps += documents.short_text(thing.name)
         return affected_by_documents(settings, graph, str(thing), thing.kind, found, prices)
     roots = stage_roots(graph, thing)
     if not roots.why:
         more = f" ({'; '.join(roots.notes)})" if roots.notes else ""
-        raise LookupError(f"no stage in {graph.home} has the {thing}{more}. `gristmill home status` lists the stages")
+        has = "is called" if thing.kind == "stage" else f"has the {thing.kind.replace('-', ' ')}"
+        name = str(thing).removeprefix(f"{thing.kind.replace('-', ' ')} ")
+        raise LookupError(f"no stage in {graph.home} {has} {name}{more}. `gristmill home status` lists the stages")
     parts = _Parts(graph, graph.dependents(roots.why), roots, gaps=[*roots.notes])
     return _report(settings, parts, str(thing), thing.kind, prices)
 

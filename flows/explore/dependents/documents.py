@@ -19,6 +19,9 @@ from gristmill.tasks.dedup.near.settings import Shingling
 from gristmill.tasks.dedup.takedowns import taken_down
 from gristmill.tasks.documents.normalize import Normalize, rewrite
 from gristmill.tasks.evaluation.similar import THRESHOLD, Given, given, likest
+from gristmill.tasks.url.canonical import Canonical
+from gristmill.tasks.url.lists import ENTRIES, ListError, check_takedowns
+from gristmill.tasks.url.lists import taken_down as address_key
 from gristmill.tasks.url.step import Url
 
 MIN_SHINGLES = 25  # of a text that counts as contained in another one: most shorter ones are in many texts
@@ -76,7 +79,7 @@ Match = Callable[[FinishedStage, pa.Table], pa.ChunkedArray]
 @contextmanager
 def matching(thing: Thing) -> Iterator[tuple[Match, tuple[str, ...]]]:
     """How documents are matched with a thing, and the columns that this needs. URLs and hosts match as entries of a
-    takedown list do. Raises ValueError for a text without a word, ListError for what no list may have."""
+    takedown list do. Raises ValueError for a text without a word, and for what no list may have."""
     if thing.kind == "text":
         yield _alike(_text_of(thing.name)), ("id", "text")
         return
@@ -88,6 +91,10 @@ def matching(thing: Thing) -> Iterator[tuple[Match, tuple[str, ...]]]:
 
         yield by_prefix, ("id",)
         return
+    try:
+        address_key(thing.name, Canonical())
+    except ListError:
+        raise ValueError(f"documents are not found by {str(thing)!r}; {ENTRIES}") from None
     with TemporaryDirectory(prefix="gristmill-") as folder:
         Path(folder, "entry").write_text(f"{thing.name}\n", encoding="utf-8")
         with listing([str(Path(folder, "entry"))]) as match:
@@ -96,13 +103,27 @@ def matching(thing: Thing) -> Iterator[tuple[Match, tuple[str, ...]]]:
 
 @contextmanager
 def listing(lists: list[str]) -> Iterator[Match]:
-    """Documents that takedown lists name."""
+    """Documents that takedown lists name. Raises ListError for a line that cannot be understood."""
+    for path in lists:
+        check_takedowns(path, Canonical())
     pinned = Url(takedowns=tuple(lists)).pinned()
 
     def by_list(_: FinishedStage, table: pa.Table) -> pa.ChunkedArray:
         return taken_down(table, pinned)
 
     yield by_list
+
+
+def short_text(path: str) -> list[str]:
+    """A sentence on what is not found of a text with few shingles; none for a longer one."""
+    [size] = alike_index([_text_of(path)]).sizes.tolist()
+    if size >= MIN_SHINGLES:
+        return []
+    return [
+        f"the text {path} has {size} different sequences of five words, fewer than {MIN_SHINGLES}: only documents that "
+        "are like it as a whole were searched, and not longer ones that contain it. Give a longer part of the text, or "
+        "search the phrase with `gristmill explain find`"
+    ]
 
 
 def _text_of(path: str) -> str:

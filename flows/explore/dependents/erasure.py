@@ -20,6 +20,7 @@ from gristmill.flows.explore.dependents.documents import (
     likeness,
     listing,
     matching,
+    short_text,
 )
 from gristmill.flows.explore.dependents.scan import MARKS, phrases
 from gristmill.flows.reports.dependents.graph import HomeGraph
@@ -99,7 +100,7 @@ def _named(graph: HomeGraph, request: Request) -> FoundDocuments:
             like = find_documents(graph, match, columns)
         known = {(one.stage, one.id) for one in found.documents}
         found.documents += [one for one in like.documents if (one.stage, one.id) not in known]
-        found.gaps += like.gaps
+        found.gaps += [*like.gaps, *short_text(path)]
     return found
 
 

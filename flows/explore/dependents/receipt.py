@@ -23,7 +23,7 @@ from gristmill.flows.reports.dependents.graph import HomeGraph
 from gristmill.storage import checked_json, files
 from gristmill.storage.contents import ADDRESSES
 from gristmill.storage.home import FinishedStage
-from gristmill.storage.printable import redact_url
+from gristmill.storage.printable import redact_url, redact_user
 from gristmill.tasks.engine.code_version import release
 from gristmill.tasks.reading.listing import Shard, recorded_file
 
@@ -57,7 +57,7 @@ def begin(
     """Write what is there before a takedown. One for the same request keeps its searches, and what was there before the
     first."""
     asked = {
-        "entries": [redact_url(entry) for entry in request.entries],
+        "entries": [redact_user(entry) for entry in request.entries],
         "lists": [{"file": path.rpartition("/")[2], "digest": files.checksum(path)} for path in request.lists],
         "texts": [files.checksum(path) for path in request.texts],
     }

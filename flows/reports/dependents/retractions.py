@@ -19,7 +19,7 @@ from gristmill.flows.reports.dependents.things import OF_DOCUMENTS, Thing, stage
 from gristmill.storage import checked_json, files
 from gristmill.storage.damage import DamagedFileError
 from gristmill.storage.home import FinishedStage
-from gristmill.storage.printable import redact_url
+from gristmill.storage.printable import redact_url, redact_user
 
 FOLDER = "retractions"
 
@@ -65,7 +65,8 @@ def write(home: str, one: Retraction) -> str:
     if files.exists(path):
         known = _read(path)
         raise FileExistsError(f"{known.sentence}. To give another reason, first remove it with --undo {one.id}")
-    thing = {"kind": one.thing.kind, "name": redact_url(one.thing.name), "version": one.thing.version}
+    name = redact_user(one.thing.name) if one.thing.kind == "url" else redact_url(one.thing.name)
+    thing = {"kind": one.thing.kind, "name": name, "version": one.thing.version}
     value = {"thing": thing | {"digest": one.thing.digest}, "reason": one.reason, "when": one.when}
     checked_json.write(path, value | {"stages": list(one.stages)})
     return path
