@@ -20,6 +20,7 @@ def parts(report: Affected) -> Iterator[str | Table]:
         yield documents(report)
     if report.trainings:
         yield trainings(report.trainings)
+        yield from (f"stale: {one.stage}: {reason}" for one in report.trainings for reason in one.stale)
     yield from tables(report)
     yield from (f"unknown: {gap}" for gap in report.gaps)
 

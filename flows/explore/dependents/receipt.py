@@ -3,7 +3,7 @@
 <home>/receipts/<id>.json    what was there before, written first; then each search, the newest last
 <home>/receipts/<id>.txt     the same in sentences
 
-A receipt has no text of a document, but marks by which a copy is found (`gristmill.flows.explore.dependents.scan`).
+A receipt has no text of a document, but marks by which a copy is found (`gristmill.tasks.search.marks`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 from gristmill.flows.explore.dependents.affected import Affected
 from gristmill.flows.explore.dependents.documents import FoundDocuments
 from gristmill.flows.explore.dependents.erasure import LIKE, Request, Target
-from gristmill.flows.explore.dependents.scan import MARKS, WORDS, Marks, Scanned, scan
+from gristmill.flows.explore.dependents.scan import Scanned, scan
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.reports.dependents.graph import HomeGraph
 from gristmill.storage import checked_json, files
@@ -26,6 +26,7 @@ from gristmill.storage.home import FinishedStage
 from gristmill.storage.printable import redact_url, redact_user
 from gristmill.tasks.engine.code_version import release
 from gristmill.tasks.reading.listing import Shard, recorded_file
+from gristmill.tasks.search.marks import MARKS, WORDS, Marks
 
 FOLDER = "receipts"
 _SHARDS = TypeAdapter(list[Shard])
@@ -127,7 +128,7 @@ def search(
     without = {receipt.path, _text_path(receipt.path)}
     folder = files.join(home, FOLDER)
     without |= {files.join(folder, name) for name in files.names(folder)}
-    scanned = scan(graph, marks_of(receipt), [home, *more], without, progress)
+    scanned = scan(settings, graph, marks_of(receipt), [home, *more], without, progress)
     there = {label for label in graph.stages if label not in graph.collected}
     entry = {
         "when": _now(),

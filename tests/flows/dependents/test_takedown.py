@@ -15,15 +15,17 @@ import pytest
 from gristmill.flows.curation import curate
 from gristmill.flows.explore.dependents import receipt as receipts
 from gristmill.flows.explore.dependents import takedown
+from gristmill.flows.explore.dependents.documents import Alike, find_documents
 from gristmill.flows.explore.dependents.erasure import LIKE, Request, Target, find_targets
-from gristmill.flows.explore.dependents.scan import MARKS, Marks, phrases
-from gristmill.flows.explore.dependents.texts import NotSearchedError, texts_of, visible
+from gristmill.flows.explore.dependents.scan import scan
 from gristmill.flows.machine.runs import RunRecorder, all_runs
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports.dependents.graph import graph_of
 from gristmill.flows.stages.export import export
 from gristmill.flows.stages.mixture import training_data
+from gristmill.tasks.search.file_texts import NotSearchedError, texts_of, visible
+from gristmill.tasks.search.marks import MARKS, Marks, phrases
 from tests.corpora import context
 from tests.planted.text import pydoc_paragraphs
 
@@ -214,9 +216,23 @@ def test_a_recipe_without_a_list_is_told_how_to_get_one(crawl):
     with pytest.raises(ValueError, match=r"has no takedown list that can be written.*takedowns: \[takedown.txt\]"):
         takedown.list_of(load(recipe(crawl, "none")))
     with pytest.raises(FileNotFoundError, match="file not found: /nowhere/page.txt. Check --list and --text-like"):
-        find_targets(graph_of("/nowhere"), Request(texts=("/nowhere/page.txt",)))
+        find_targets(MachineSettings(home="/nowhere"), graph_of("/nowhere"), Request(texts=("/nowhere/page.txt",)))
     with pytest.raises(LookupError, match="no receipt 0123 in /nowhere; there are none"):
         receipts.read("/nowhere", "0123")
+
+
+@pytest.mark.extended
+def test_workers_find_what_threads_find(taken):
+    settings = taken["settings"].model_copy(update={"workers": 2})
+    graph = graph_of(settings.home)
+    part = next(Path(settings.home, "stages").glob("documents-*/part-00000.parquet"))
+    one = pq.read_table(part)["text"][3].as_py()
+    match = Alike((one,))
+    found = [find_documents(settings, graph, match, ("id", "text"), few=few) for few in (0, 1000)]
+    assert found[0] == found[1] and found[0].documents
+    marks = Marks.of({"one": phrases([one])[0].tolist()[:MARKS]})
+    searched = [scan(settings, graph, marks, [settings.home], few=few) for few in (0, 1 << 40)]
+    assert searched[0] == searched[1] and searched[0].remnants
 
 
 @pytest.mark.extended
