@@ -13,8 +13,16 @@ from gristmill.storage import files
 from gristmill.storage.remote.addresses import file_system
 from gristmill.tasks.engine import options
 from gristmill.tasks.search import marks as mark_search
+from gristmill.tasks.search.file_texts import UNKNOWN
 from gristmill.tasks.search.marks import BYTES, FileResult, FileSearch, Marks, SearchedFile
 
+# What a file of an unknown format in a stage is, by the end of the stage's name.
+_FORMATS = {
+    "word_index": "indexes of words",
+    "perplexity_model": "KenLM models",
+    "_model": "fastText models",
+    "tokenizer": "tokenizers",
+}
 FEW_BYTES = 1 << 28  # that threads of this process search: some seconds, which is what an executor takes to start
 _JOB_BYTES, _JOB_FILES = 1 << 24, 64  # of a job, about
 
@@ -104,14 +112,21 @@ def _add(scanned: Scanned, marks: Marks, result: FileResult) -> None:
     if result.unread:
         scanned.unread.append(result.unread)
     elif result.skipped:
-        count, example = scanned.skipped.get(result.skipped, (0, path))
-        scanned.skipped[result.skipped] = count + 1, example
+        why = _format(path) or result.skipped if result.skipped == UNKNOWN else result.skipped
+        count, example = scanned.skipped.get(why, (0, path))
+        scanned.skipped[why] = count + 1, example
     else:
         scanned.files, scanned.bytes = scanned.files + 1, scanned.bytes + result.file.size
     counts = np.bincount(marks.owners[np.array(result.places, np.int64)], minlength=len(marks.ids))
     scanned.remnants += [
         Remnant(path, marks.ids[at], int(counts[at]), int(marks.totals[at])) for at in np.flatnonzero(counts)
     ]
+
+
+def _format(path: str) -> str:
+    """What a file is by its stage; "" if that is unknown."""
+    name = path.rpartition("/stages/")[2].partition("/")[0].rpartition("-")[0]
+    return next((what for end, what in _FORMATS.items() if name.endswith(end)), "")
 
 
 def _files_below(folder: str) -> Iterator[tuple[str, int]]:
