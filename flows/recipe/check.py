@@ -43,6 +43,7 @@ from gristmill.tasks.engine.extras import MissingExtraError
 from gristmill.tasks.reading.formats.own import Own
 from gristmill.tasks.reading.formats.source import Inspection
 from gristmill.tasks.reading.sources import Source
+from gristmill.tasks.url.canonical import Canonical
 from gristmill.tasks.url.lists import list_problems
 
 log = logging.getLogger(__name__)
@@ -83,7 +84,7 @@ def step_problems(steps: Mapping[int, Step], settings: MachineSettings, deep: bo
 def takedown_problems(recipe: Recipe, settings: MachineSettings, deep: bool) -> Iterator[Problem]:
     """What is wrong with the takedown lists of the recipe itself."""
     for nth, address in enumerate(settings.placed(recipe).takedowns):
-        yield from list_problems(address, ("takedowns", nth), deep)
+        yield from list_problems(address, ("takedowns", nth), deep, takedowns=Canonical())
 
 
 def evaluation_problems(recipe: Recipe, settings: MachineSettings, deep: bool) -> Iterator[Problem]:

@@ -3,7 +3,7 @@
 Where none is left the run ends with one sentence, ahead of the stages that would work on nothing.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, log2
 from typing import Any, TypeVar
@@ -204,8 +204,14 @@ def check_sources(corpus: Corpus) -> None:
             raise NothingLeftError(
                 f"the source {source} gives no documents: of its {counts['records']:,} records, "
                 f"{dropped(counts['drops'])}. See `gristmill explain show dropped`, then use other files, "
-                f"loosen these steps or remove {source} from the recipe"
+                f"loosen these steps or remove {source} from the recipe{_types_hint(counts['drops'])}"
             )
+
+
+def _types_hint(drops: Mapping[str, int]) -> str:
+    """How records are read whose type `extract` has dropped, such as a folder of PDF documents."""
+    is_of_type = any(rule.endswith("content_type") for rule, count in drops.items() if count)
+    return ". PDF documents are read with `types: [html, text, pdf]` in the step `extract`" if is_of_type else ""
 
 
 def check_left(corpus: Corpus, steps: tuple[Step, ...]) -> None:

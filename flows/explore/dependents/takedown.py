@@ -53,7 +53,7 @@ def plan(settings: MachineSettings, recipe: Recipe, request: Request, exports: S
     """
     path = list_of(recipe)
     graph = graph_of(settings.home, exports)
-    found, targets = find_targets(graph, request)
+    found, targets = find_targets(settings, graph, request)
     report = affected_by_documents(settings, graph, "takedown", "document", found)
     lines = tuple(_new_lines(path, request, targets))
     return Plan(graph, request, found, tuple(targets), report, path, lines, _work(settings, recipe, path, lines))
