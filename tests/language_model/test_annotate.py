@@ -26,6 +26,7 @@ def bill_of(stage) -> dict:
     return checked_json.read(f"{stage.folder}/{BILL}")
 
 
+@pytest.mark.extended
 def test_columns_bill_and_equal_texts_of_unequal_sources(tmp_path):
     """Also of a second recipe with more documents, and with several clients."""
     few, many = texts(14), texts(40)
@@ -68,7 +69,7 @@ def test_columns_bill_and_equal_texts_of_unequal_sources(tmp_path):
     assert grades == Counter(number % 6 for number in [*range(40), 10, *range(14)])
 
 
-@pytest.mark.parametrize("failed", ["null", "drop"])
+@pytest.mark.parametrize("failed", [pytest.param("null", marks=pytest.mark.extended), "drop"])
 def test_documents_without_a_valid_answer(tmp_path, failed):
     rows_in = [{"id": str(number), "text": text} for number, text in enumerate(texts(20))]
     with serving(latency=0.0, plan=Plan(always={"refusal": 0.4})) as server, limits(server):
@@ -99,6 +100,7 @@ def table(path: Path) -> list[dict]:
     return parquet.read_table(str(path)).to_pylist()
 
 
+@pytest.mark.extended
 def test_odd_texts_arrive_as_they_are(tmp_path):
     """Texts that are empty, huge, of other scripts, with NUL, lone surrogates and controls; nulls of a column."""
     odd = {
@@ -156,7 +158,7 @@ def test_numbers_that_no_column_holds_are_invalid():
             prompt.read(json.dumps(valid | {name: "@"}).replace('"@"', digits))
 
 
-@pytest.mark.parametrize("mode", ["echo-injection", "grade"])
+@pytest.mark.parametrize("mode", ["echo-injection", pytest.param("grade", marks=pytest.mark.extended)])
 def test_injections_change_no_request_and_no_column(tmp_path, mode):
     rows_in = [{"id": each.name, "text": each.text} for each in INJECTIONS]
     with serving(latency=0.0, mode=mode) as server, limits(server):
@@ -177,6 +179,7 @@ def test_injections_change_no_request_and_no_column(tmp_path, mode):
         assert row["annotate_reason"] is None or len(row["annotate_reason"]) <= 2000
 
 
+@pytest.mark.extended
 def test_a_deleted_answer_is_asked_again_and_only_that_one(tmp_path):
     rows_in = [{"id": str(number), "text": text} for number, text in enumerate(texts(12))]
     whole = recipe(tmp_path, {"web": rows_in})

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gristmill.storage import files, layout, parquet
@@ -85,8 +85,8 @@ def expected(docs: list[dict], by: tuple[str, ...], of: int, seed: int = 0) -> s
     return {id for key in strata for id in strata[key][: sizes[key]]}
 
 
-@pytest.mark.parametrize("by", [(), ("topic",), ("good",), ("size",), COLUMNS])
-@pytest.mark.parametrize("of", [1, 60, 5000])
+@pytest.mark.parametrize("by", [(), *(pytest.param((name,), marks=pytest.mark.extended) for name in COLUMNS), COLUMNS])
+@pytest.mark.parametrize("of", [1, 60, pytest.param(5000, marks=pytest.mark.extended)])
 def test_a_sample_is_that_of_brute_force_for_any_shards(tmp_path, by, of):
     docs = documents(200, 3)
     shuffled = random.Random(5).sample(docs, len(docs))
@@ -109,6 +109,7 @@ def test_another_seed_is_another_sample_and_more_documents_keep_the_smaller_samp
     assert chosen(tmp_path, [docs], ("topic",), 40, seed=1) != small
 
 
+@settings(max_examples=40)
 @given(st.dictionaries(st.text(max_size=3), st.integers(1, 40), min_size=1, max_size=12), st.integers(1, 200))
 def test_quotas_are_as_equal_as_the_strata_permit(counts, of):
     sizes = quotas(counts, of)
