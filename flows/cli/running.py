@@ -166,7 +166,7 @@ def run_flow(flow: str, name: str, recipe: "Recipe", remake: Sequence[str] = (),
     print_texts(run_parts(report, name, settings))
     if released := sorted(runs.released_models(home) - before):
         marked = retracting.mark(MachineSettings())
-        typer.echo(f"made without the newer lists of this run, and marked as stale in MLflow: {', '.join(released)}")
+        print_texts([f"made without the newer lists of this run, and marked as stale in MLflow: {', '.join(released)}"])
         for gap in marked.gaps:
             typer.echo(f"not marked: {gap}", err=True)
 

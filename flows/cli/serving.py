@@ -318,8 +318,8 @@ def retract(
     write: Annotated[bool, typer.Option("--write", help="record of the retraction, and marks")] = False,
     as_json: Json = False,
 ) -> None:
-    """Verdicts and MLflow runs that rest on THING are marked as stale. Without --write, prints what would be marked;
-    without THING, lists the retractions, and with --write marks what else is stale.
+    """Verdicts and MLflow runs that rest on THING are marked as stale. Without THING, lists retractions; with --write
+    it marks what else is stale.
 
     Guide: docs/guides/what-depends-on.md
 

@@ -318,13 +318,17 @@ def scores(examples: Ordered, rows: np.ndarray, model: "fasttext.Model") -> np.n
     return np.concatenate(arrays)
 
 
+class FoldsError(ValueError):
+    """The examples of a label are in so few folds that a model would be trained without them."""
+
+
 def cross_fit(
     examples: Ordered, settings: Classifier, targets: list[str], required: tuple[str, ...] = ()
 ) -> np.ndarray:
     """Train a model for each fold, on the examples of the other, and write them to `targets`. Returns the probability
     of each label of each example, by the model that has not seen it: float64 (n, labels).
 
-    Raises ValueError where a fold lacks examples of a label, one of `required` among them.
+    Raises FoldsError where a fold lacks examples of a label, one of `required` among them.
     """
     predictions = np.empty((len(examples.labels), len(examples.names)))
     for number, target in enumerate(targets):
@@ -335,7 +339,7 @@ def cross_fit(
             counts_text = ", ".join(
                 f"{count} {_KINDS.get(name, name.removeprefix(LABEL))}" for name, count in there.items()
             )
-            raise ValueError(
+            raise FoldsError(
                 f"a classifier needs at least two labels, each with examples in two of {len(targets)} parts, but one "
                 f"of the models would be trained on {counts_text or 'nothing'}: add documents, or remove a label"
             )

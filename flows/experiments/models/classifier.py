@@ -4,9 +4,11 @@ A classifier is trained on labeled files, or on the sources that a finished reci
 vectors of an embedder; it is trained on labeled texts, or on labels of documents that a run has embedded.
 """
 
+import logging
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,6 +33,7 @@ from gristmill.tasks.models.classifiers import (
     GOOD,
     Classifier,
     Examples,
+    FoldsError,
     Ordered,
     cross_fit,
     label_measures,
@@ -48,6 +51,8 @@ from gristmill.tasks.reading.charset import decode, detect
 from gristmill.tasks.reading.sources import Source, format_of
 from gristmill.tasks.reading.tables import records
 from gristmill.tasks.url.canonical import page_host
+
+log = logging.getLogger(__name__)
 
 _SOURCE: TypeAdapter[Source] = TypeAdapter(Source)
 _MAX_BYTES = 1 << 30  # of a text
@@ -80,10 +85,10 @@ def from_labels(
     of_two = {True: GOOD, False: BAD}
     group_option, group = group, group or grouped_by(kind, patterns, text, label)
 
-    def fill(examples: Examples) -> None:
+    def fill(examples: Examples, by_host: bool) -> None:
         batch: dict[str, list[tuple[str, str]]] = {}
         for each, its_label, its_group in _rows(kind, patterns, text, label, group):
-            if group == "url":
+            if by_host:
                 its_group = page_host(its_group) or its_group
             if group_option and not its_group:
                 raise ValueError(
@@ -96,8 +101,21 @@ def from_labels(
                 _add(examples, batch)
         _add(examples, batch)
 
-    described = {"folds_by": "host of url" if group == "url" else group or text}
-    return _make(out, settings, fill, described) if good else _make_topics(out, settings, fill, described)
+    make = _make if good else _make_topics
+    if group != "url":
+        return make(out, settings, partial(fill, by_host=False), {"folds_by": group or text})
+    try:
+        return make(out, settings, partial(fill, by_host=True), {"folds_by": "host of url"})
+    except FoldsError:
+        _warn_of_few_hosts()
+        return make(out, settings, partial(fill, by_host=False), {"folds_by": "url"})
+
+
+def _warn_of_few_hosts() -> None:
+    log.warning(
+        "the examples of a label are of too few hosts to divide them by host, so pages of one host are in several "
+        "parts, and the figures are too high for other hosts: add examples of more hosts"
+    )
 
 
 def grouped_by(kind: str, patterns: Sequence[str], text: str, label: str) -> str | None:
@@ -124,8 +142,11 @@ def from_recipe(out: str, name: str, machine: MachineSettings | None = None) -> 
     parts = places.parts(step.reference), places.parts(step.raw(places.sources))
     heldout = held_out(recipe, corpus)
     settings = step.training_settings()
-    fill = quality.sample(*parts, settings, heldout, by_host=True)
-    return _make(out, settings, fill, {"folds_by": "host"})
+    try:
+        return _make(out, settings, quality.sample(*parts, settings, heldout, by_host=True), {"folds_by": "host"})
+    except FoldsError:
+        _warn_of_few_hosts()
+        return _make(out, settings, quality.sample(*parts, settings, heldout), {"folds_by": "document"})
 
 
 def arriving(recipe: Recipe, step: CorpusStep, machine: MachineSettings) -> Corpus:

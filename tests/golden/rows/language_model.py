@@ -127,7 +127,9 @@ ROWS = (
         min_characters=10,
         options={"top_p": 0.9},
     ),
+    _rewrite_row("rewrites-few", ("rewrites_sample",), [EDGES], [], of=12),
     _row("annotate", [EDGES]),
+    _row("annotate-dropped", [EDGES], ("annotate_sample", "annotate_cut"), of=12, failed="drop", repairs=0),
     _row(
         "annotate-sample",
         [EDGES, WEB],
