@@ -23,6 +23,13 @@ def redact_url(address: str) -> str:
     return before + _USER.sub("", rest.partition("?")[0] if http else rest, count=1)
 
 
+def redact_user(address: str) -> str:
+    """An address without user and password. Its query stays: for pages, whose query is a part of their name."""
+    if not (match := _HTTP.search(address) or _ADDRESS.search(address)):
+        return address
+    return address[: match.start()] + _USER.sub("", address[match.start() :], count=1)
+
+
 def redact_urls(text: str) -> str:
     """A text, a library's error for one, with each address in it as `redact_url` gives it."""
     return _WORD.sub(lambda match: redact_url(match[0]), text)

@@ -17,7 +17,7 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.check import before_run
 from gristmill.flows.recipe.given_files import tokenizer_at, vocabulary
 from gristmill.flows.recipe.proxy import load_proxy
-from gristmill.flows.stages.judge import EXTRACTED, check_judges, set_names, without_judge
+from gristmill.flows.stages.evaluation.judge import EXTRACTED, check_judges, set_names, without_judge
 from gristmill.tasks.engine.extras import require
 
 if TYPE_CHECKING:

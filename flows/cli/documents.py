@@ -116,6 +116,9 @@ def lineage(record: "Lineage", characters: int) -> Iterator[str]:
     if "text" in record.row:
         yield f"\n-- text, {record.row['characters']:,} characters"
         yield shortened(record.row["text"], characters)
+    if record.origin is not None:
+        yield f"\n-- rewritten from {one_line(record.origin.row['id'])}, by {one_line(record.row['rewrite_model'])}"
+        yield from lineage(record.origin, characters)
 
 
 def token_lineage(origin: "TokenLineage", characters: int) -> Iterator[str]:

@@ -18,7 +18,7 @@ from gristmill.flows.experiments.scaling.options import AgreementOptions, ScaleO
 from gristmill.flows.experiments.studies.options import StudyOptions
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.reports.dependents import marks
-from gristmill.flows.stages.judge import check_judges
+from gristmill.flows.stages.evaluation.judge import check_judges
 from gristmill.tasks.engine.extras import require
 
 if TYPE_CHECKING:

@@ -318,8 +318,8 @@ def retract(
     write: Annotated[bool, typer.Option("--write", help="record of the retraction, and marks")] = False,
     as_json: Json = False,
 ) -> None:
-    """Verdicts and MLflow runs that rest on THING are marked as stale. Without --write, prints what would be marked;
-    without THING, lists the retractions.
+    """Verdicts and MLflow runs that rest on THING are marked as stale. Without THING, lists retractions; with --write
+    it marks what else is stale.
 
     Guide: docs/guides/what-depends-on.md
 
@@ -360,4 +360,9 @@ def _list_or_undo(settings: MachineSettings, undo: str, write: bool, as_json: bo
     lines = [f"{one.id}  {one.sentence}" for one in shown] or [f"nothing in {settings.home} is retracted"]
     if undo:
         lines.append("nothing was changed. Add --write to remove this retraction")
-    print_result({"retractions": shown, "gaps": gaps}, [*lines, *gaps], as_json)
+    value = {"retractions": shown, "gaps": gaps}
+    if write:
+        marks = retracting.mark(settings)
+        lines += marks.lines()
+        value |= {"marks": marks}
+    print_result(value, [*lines, *gaps], as_json)

@@ -159,7 +159,12 @@ def classifier(
         )
     ]
     if folds_by:
-        lines.append(f"measured on two halves of the examples; texts with the same `{folds_by}` are in the same half")
+        lines.append(f"measured in ten parts by models of the other nine; texts of one {folds_by} are together")
+    if measures.get("above_length", 1.0) <= 0:
+        lines.append(
+            "warning: roc_auc is not shown to be above length_roc_auc, that of the length of texts. Add examples, or "
+            "label texts that differ in more than length"
+        )
     for name, each in by_label.items():
         figures = ", ".join(f"{measure} {each[measure]:.3f}" for measure in ("f1", "precision", "recall"))
         lines.append(f"{name}: {each['examples']:,} examples, {figures}")

@@ -8,7 +8,7 @@ from gristmill.flows.experiments.mixture_options import DOREMI_RUNS, REGMIX_RUNS
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.proxy import ProxyConfig, load_proxy
 from gristmill.flows.recipe.recipe import Recipe, load
-from gristmill.flows.stages.judge import check_judges
+from gristmill.flows.stages.evaluation.judge import check_judges
 from gristmill.flows.stats.regmix import check_runs
 
 

@@ -26,8 +26,8 @@ from gristmill.flows.reports.tables import Table
 from gristmill.flows.run.artifacts import flow_run_name
 from gristmill.flows.run.flow import recorded_flow
 from gristmill.flows.run.runner import run_context
-from gristmill.flows.stages.evaluation_documents import sets_of
-from gristmill.flows.stages.judge import judged_sets
+from gristmill.flows.stages.evaluation.documents import sets_of
+from gristmill.flows.stages.evaluation.judge import judged_sets
 from gristmill.flows.stages.mixture import mixture
 from gristmill.flows.stages.proxy import DoReMi, ProxyResult, ProxyRun, doremi, train_proxies
 from gristmill.flows.stages.tokens import evaluation_tokens

@@ -86,7 +86,7 @@ class RunContext:
 
 def job_options(settings: MachineSettings) -> JobOptions:
     """How jobs run on this machine."""
-    return JobOptions(settings.remote_io, settings.memory, int(settings.umask, 8), settings.own_seconds)
+    return JobOptions(settings.remote_io, settings.memory, int(settings.umask, 8), settings.own_seconds, settings.lm)
 
 
 def check_executor(settings: MachineSettings) -> None:

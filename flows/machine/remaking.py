@@ -15,14 +15,24 @@ from gristmill.tasks.engine.spec import StageSpec
 ALL = "all"
 # The stages that have no name of a step. Those of learned filters follow from their steps: the caller passes them.
 STAGES = (
-    *("selection", "documents", "signals", "edited", "rules", "quality_bucket", "takedowns"),
+    *(
+        "selection",
+        "rewrites",
+        "rewrites_sample",
+        "documents",
+        "signals",
+        "edited",
+        "rules",
+        "quality_bucket",
+        "takedowns",
+    ),
     *("site_files", "site_rights"),
     *("content_duplicates", "url_duplicates", "substring_spans", "signatures", "candidates", "near_duplicates"),
     *("semantic_duplicates", "diversified", "embedding_vectors", "perplexity_bucket", "lost_text"),
     *("decontamination_index", "decontamination_hits", "group_losses", "pairs_of_copies", "search_index", "word_index"),
     *("heldout", "heldout_documents", "evaluation_documents", "evaluation_removal", "evaluation_tokens", "tokenizer"),
     *("tokens", "grouped_tokens", "half_counts", "half_tokens", "mixture", "model", "proxy", "doremi", "task_examples"),
-    *("contained_examples", "task_losses"),
+    *("contained_examples", "task_losses", "annotate_sample", "annotate_cut"),
 )
 
 _asked: ContextVar[tuple[str, ...]] = ContextVar("remake", default=())

@@ -256,6 +256,13 @@ def forget(home: str, run: RecordedRun) -> None:
     files.remove(run.path)
 
 
+def released_models(home: str) -> set[str]:
+    """The labels of the models whose run a person, or a newer list, has released."""
+    folder = files.join(home, "stages")
+    labels = [name for name in files.names(folder) if name.startswith("model-")]
+    return {label for label in labels if files.exists(files.join(folder, label, RELEASED))}
+
+
 def recipes_by_stage(home: str) -> Mapping[str, list[str]]:
     """The names of the recipes whose newest run had a stage, by its label. Reads a small file for each run.
 

@@ -13,6 +13,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, Settin
 from gristmill.flows.machine.wrong_values import choices, did_you_mean, shown, wanted
 from gristmill.storage.remote.config import RemoteIOConfig
 from gristmill.tasks.documents.step import Settings
+from gristmill.tasks.engine.options import LanguageModelServer
 
 if TYPE_CHECKING:
     from gristmill.storage import files
@@ -33,6 +34,8 @@ else:
 
 DEFAULT_HOME = ".gristmill"  # in the working folder
 PREFIX, NESTED = "GRISTMILL_", "__"  # of the names of variables
+# Settings that are groups of settings.
+GROUPS: dict[str, type] = {"lm": LanguageModelServer, "remote_io": RemoteIOConfig}
 
 
 class MachineSettings(BaseSettings):
@@ -129,6 +132,9 @@ class MachineSettings(BaseSettings):
         gt=0,
         description="time limit of one call of a custom step, reader or filter, in seconds",
     )
+    lm: LanguageModelServer = Field(
+        LanguageModelServer(), description="settings of the language model server: base_url, concurrency, and so on"
+    )
     remote_io: RemoteIOConfig = Field(
         RemoteIOConfig(), description="settings of remote files: retries, connections per host, and so on"
     )
@@ -139,8 +145,8 @@ class MachineSettings(BaseSettings):
         except ValidationError as error:
             raise ValueError("\n".join(_sentence(each, values) for each in error.errors(include_url=False))) from None
         except SettingsError as error:  # a variable that has to be JSON
-            name = f"{PREFIX}REMOTE_IO"
-            raise ValueError(f"{name} is not JSON: set {name}{NESTED}PER_HOST and the like instead") from error
+            name = next((variable(group) for group in GROUPS if f'"{group}"' in f"{error}"), variable("remote_io"))
+            raise ValueError(f"{name} is not JSON: set variables {name}{NESTED}... instead") from error
 
     @field_validator("steps", mode="before")
     @classmethod
@@ -257,7 +263,7 @@ def _sentence(error: Any, values: Mapping[str, Any]) -> str:
         message = str(context["error"])
         return f"{name}: {message}" if len(path) == 1 else message
     if kind in ("extra_forbidden", "unexpected_keyword_argument"):
-        names = [each.name for each in fields(RemoteIOConfig)] if path[1:] else [*MachineSettings.model_fields]
+        names = [each.name for each in fields(GROUPS[path[0]])] if path[1:] else [*MachineSettings.model_fields]
         return f"{name} is not a setting; {did_you_mean(path[-1], names) or 'remove it'}"
     value = error["input"]
     if kind == "literal_error":

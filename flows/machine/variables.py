@@ -8,9 +8,8 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from gristmill.flows.machine.settings import PREFIX, MachineSettings, variable
+from gristmill.flows.machine.settings import GROUPS, PREFIX, MachineSettings, variable
 from gristmill.storage.printable import redact_url
-from gristmill.storage.remote.config import RemoteIOConfig
 
 HIDDEN = "********"
 DEFAULT, ENVIRONMENT = "default", "environment"
@@ -49,8 +48,8 @@ def variables(environment: Mapping[str, str]) -> Iterator[Variable]:
     given, settings = {name.upper(): value for name, value in environment.items()}, MachineSettings()
     for name, field in MachineSettings.model_fields.items():
         value = getattr(settings, name)
-        if isinstance(value, RemoteIOConfig):
-            yield from _remote_variables(value, name, given)
+        if name in GROUPS:
+            yield from _group_variables(value, name, given)
         else:
             origin = ENVIRONMENT if variable(name) in given else DEFAULT
             yield Variable(variable(name), _shown(value), origin, field.description or "")
@@ -63,12 +62,12 @@ def variables(environment: Mapping[str, str]) -> Iterator[Variable]:
             yield Variable(each, value, ENVIRONMENT, description)
 
 
-def _remote_variables(remote_io: RemoteIOConfig, name: str, given: Mapping[str, str]) -> Iterator[Variable]:
-    for each in fields(remote_io):
+def _group_variables(group: Any, name: str, given: Mapping[str, str]) -> Iterator[Variable]:
+    for each in fields(group):
         full = variable(name, each.name)
         whole = variable(name) if variable(name) in given else DEFAULT  # all of them may be given as one JSON object
         origin = ENVIRONMENT if full in given else whole
-        yield Variable(full, getattr(remote_io, each.name), origin, each.metadata["description"])
+        yield Variable(full, getattr(group, each.name), origin, each.metadata["description"])
 
 
 def _shown(value: Any) -> Any:
@@ -81,8 +80,8 @@ def _shown(value: Any) -> Any:
 
 def check_names(environment: Mapping[str, str]) -> None:
     """Raise ValueError for a variable GRISTMILL_... that nothing reads, with the nearest name."""
-    remote = [variable("remote_io", each.name) for each in fields(RemoteIOConfig)]
-    known = [*map(variable, MachineSettings.model_fields), *remote, *OTHERS]
+    grouped = [variable(name, each.name) for name, group in GROUPS.items() for each in fields(group)]
+    known = [*map(variable, MachineSettings.model_fields), *grouped, *OTHERS]
     for name, value in environment.items():
         upper = name.upper()
         if not upper.startswith(PREFIX) or any(_matches(upper, each) for each in known):

@@ -29,6 +29,7 @@ from gristmill.flows.recipe.first_look import of_first_records, unread_urls
 from gristmill.flows.recipe.given_files import check_tokenizer_file, training_problems
 from gristmill.flows.recipe.recipe import Recipe, read, validated
 from gristmill.flows.recipe.remarks import few_shards, remarks_of
+from gristmill.flows.recipe.rewritten import rewrite_problems
 from gristmill.flows.recipe.shortages import is_remote_short, shortages
 from gristmill.flows.recipe.steps import BUILT_IN
 from gristmill.flows.recipe.trunk import trained_tokens
@@ -36,13 +37,13 @@ from gristmill.flows.recipe.variants import texts_alone
 from gristmill.storage import files
 from gristmill.storage.address import FOLDER
 from gristmill.storage.home import Home
-from gristmill.tasks.documents.step import CorpusStep, Problem, Step, base_name_of
-from gristmill.tasks.documents.where import is_where
+from gristmill.tasks.documents.step import CorpusStep, Problem, Step, base_name_of, named_kind
 from gristmill.tasks.engine import own_code
 from gristmill.tasks.engine.extras import MissingExtraError
 from gristmill.tasks.reading.formats.own import Own
 from gristmill.tasks.reading.formats.source import Inspection
 from gristmill.tasks.reading.sources import Source
+from gristmill.tasks.url.canonical import Canonical
 from gristmill.tasks.url.lists import list_problems
 
 log = logging.getLogger(__name__)
@@ -83,7 +84,7 @@ def step_problems(steps: Mapping[int, Step], settings: MachineSettings, deep: bo
 def takedown_problems(recipe: Recipe, settings: MachineSettings, deep: bool) -> Iterator[Problem]:
     """What is wrong with the takedown lists of the recipe itself."""
     for nth, address in enumerate(settings.placed(recipe).takedowns):
-        yield from list_problems(address, ("takedowns", nth), deep)
+        yield from list_problems(address, ("takedowns", nth), deep, takedowns=Canonical())
 
 
 def evaluation_problems(recipe: Recipe, settings: MachineSettings, deep: bool) -> Iterator[Problem]:
@@ -364,6 +365,9 @@ def _checked(
         troubles += [*takedown_problems(recipe, settings, deep), *evaluation_problems(recipe, settings, deep)]
         troubles += training_problems(recipe, settings)
     troubles += [*expressions(recipe.steps), *of_export(recipe), *of_groups(recipe)]
+    troubles += rewrite_problems(
+        recipe, settings, lambda other: _checked(other, other, Origin(other.name), settings, deep, []).findings
+    )
     findings += [origin.finding(values, path, what) for path, what in troubles]
     needed = estimate(recipe, inspections, settings)
     findings += _of_home(origin, settings) or _of_space(origin, needed, settings)
@@ -386,7 +390,7 @@ def _own_steps(data: Any) -> dict[int, str]:
         for index, name in names.items()
         if isinstance(name, str)
         and base_name_of(name) not in BUILT_IN
-        and not is_where(name)
+        and named_kind(name) is None
         and own_steps.may_be_known(base_name_of(name))
     }
 

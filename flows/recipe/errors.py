@@ -9,8 +9,7 @@ from typing import Any, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from gristmill.flows.machine.wrong_values import choices, did_you_mean, listed, shown, wanted
-from gristmill.tasks.documents.step import base_name_of
-from gristmill.tasks.documents.where import is_where
+from gristmill.tasks.documents.step import FORM, base_name_of, named_kind
 
 KeyPath = tuple[int | str, ...]
 
@@ -116,7 +115,9 @@ def findings_of(error: ValidationError, model: type[BaseModel], data: Any, origi
 
 
 def _path(loc: KeyPath, data: Any) -> KeyPath:
-    """A location without the names of the classes that pydantic puts behind the number of a step or source."""
+    """A location without the names of the classes that pydantic puts behind the number of a step or source, and without
+    the forms of values."""
+    loc = tuple(part for part in loc if not str(part).startswith(FORM))
     if len(loc) > 2 and loc[0] in ("steps", "sources") and isinstance(loc[2], str):
         entry = _below(_below(data, loc[0]), loc[1])
         if loc[0] == "sources" or (isinstance(entry, Mapping) and _is_step(entry.get("step"), loc[2])):
@@ -208,7 +209,8 @@ def _models(model: type[BaseModel], data: Any, path: KeyPath) -> list[type[BaseM
         data = _below(data, part)
         if isinstance(part, str):
             fields = [one.model_fields[part].annotation for one in models if part in one.model_fields]
-            models = [inner for annotation in fields for inner in _within(annotation)]
+            # else a key of a mapping of entries, which `models` has already
+            models = [inner for annotation in fields for inner in _within(annotation)] if fields else models
         if isinstance(data, Mapping):
             models = [one for one in models if _named(one, data)] or models
     return models
@@ -225,7 +227,7 @@ def _named(model: type[BaseModel], data: Mapping[str, Any]) -> bool:
 def _is_step(name: Any, kind: Any) -> bool:
     """Whether a recipe's name of a step is that of a kind, of which `where` may have names of its own."""
     base = base_name_of(name) if isinstance(name, str) else name
-    return base == kind or (is_where(name) and is_where(kind))
+    return base == kind or named_kind(name) == kind
 
 
 def _within(annotation: Any) -> list[type[BaseModel]]:

@@ -19,8 +19,16 @@ from pydantic import ValidationError
 
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.tasks.documents.accepted import accepted_decisions
-from gristmill.tasks.documents.step import DocumentStep, EditStep, Settings, Step, StepError, imported, work_of
-from gristmill.tasks.documents.where import is_where
+from gristmill.tasks.documents.step import (
+    DocumentStep,
+    EditStep,
+    Settings,
+    Step,
+    StepError,
+    imported,
+    named_kind,
+    work_of,
+)
 from gristmill.tasks.engine import own_code
 from gristmill.tasks.models.filter import LearnedFilter
 
@@ -167,7 +175,7 @@ def checked(kind: type, built_in: Steps, entry_point: str = "") -> type[Step]:
     name = name_of(kind)
     if not (isinstance(name, str) and _NAME.fullmatch(name)):
         raise StepError(f'{where} has no name: add step: Literal["my_step"] = "my_step", in lowercase')
-    if name in built_in or is_where(name):
+    if name in built_in or named_kind(name):
         raise StepError(f"{where} has the name of the built-in step {name}: choose another name")
     if entry_point and entry_point != name:
         raise StepError(

@@ -14,11 +14,11 @@ from gristmill.flows.recipe import settings_file
 from gristmill.flows.recipe.errors import MAX_FINDINGS, ContradictionError, KeyPath, Origin
 from gristmill.flows.recipe.steps import (
     AnyStep,
+    column_problems,
     document_steps,
     read_source,
     repeated_steps,
     source_problems,
-    unmeasured_columns,
 )
 from gristmill.storage.address import Address, from_folder
 from gristmill.storage.remote.addresses import check_no_secrets
@@ -200,12 +200,12 @@ class Recipe(Settings):
                 getattr(step, "languages", None) or "language" in _reads(step)
             ):
                 yield ("steps", index), f"`{step.step}` has settings by language: put the step `language` before it"
-            if isinstance(step, CorpusStep):
+            if isinstance(step, CorpusStep) and not step.reads_documents:
                 for name in step.reads:
                     if name not in (*names, "language"):  # which has its own sentence
                         there = did_you_mean(name, names) or f"give one of {listed(names)}"
                         yield ("steps", index), f"`{step.step}` reads {name}, which no step before it measures; {there}"
-            if isinstance(step, DocumentStep):
+            elif isinstance(step, DocumentStep | CorpusStep):
                 yield from self._of_reads(index, step, names)
             if isinstance(step, Clustered) and "embedding" not in steps[:index]:
                 yield (
@@ -229,14 +229,13 @@ class Recipe(Settings):
                         "rename the signal",
                     )
             names += [signal.name for signal in step.signals]
-        yield from unmeasured_columns(self.steps, [source.name for source in self.sources])
+        yield from column_problems(self.steps, self.sources)
         yield from self._of_own_columns(names)
         if self.mixture and not any(source.read_columns.every for source in self.sources):
             yield from self._of_groups(self.mixture, names)
 
     def _of_groups(self, mixture: Mixture, signals: Sequence[str]) -> Iterator[tuple[KeyPath, str]]:
-        own = [name for source in self.sources for name, _ in source.read_columns.own]
-        there = (*signals, *own, *DOCUMENT_COLUMNS)
+        there = (*signals, *self._own_columns, *DOCUMENT_COLUMNS)
         for column in (*mixture.by, *([Column(column=CLUSTER_SIZE)] if mixture.rehydrate else [])):
             try:
                 missing = [name for name in column.reads(there) if name not in there]
@@ -251,12 +250,15 @@ class Recipe(Settings):
                 hint = did_you_mean(missing[0], [*there, *DERIVED]) or advice
                 yield ("mixture",), f"groups documents by {missing[0]}, which no step measures; {hint}"
 
-    def _of_reads(self, index: int, step: DocumentStep, signals: Sequence[str]) -> Iterator[tuple[KeyPath, str]]:
+    @property
+    def _own_columns(self) -> list[str]:
+        return [name for source in self.sources for name, _ in source.read_columns.own]
+
+    def _of_reads(self, index: int, step: Step, signals: Sequence[str]) -> Iterator[tuple[KeyPath, str]]:
         if any(source.read_columns.every for source in self.sources):
             return  # the columns of its files are known when these are read
-        own = [name for source in self.sources for name, _ in source.read_columns.own]
-        there = {*signals, *own, *(signal.name for signal in step.signals), *DOCUMENT_COLUMNS, "language"}
-        if missing := [name for name in step.reads if name not in there]:
+        there = {*signals, *self._own_columns, *(signal.name for signal in step.signals), *DOCUMENT_COLUMNS, "language"}
+        if missing := [name for name in _reads(step) if name not in there]:
             yield (
                 ("steps", index),
                 f"`{step.step}` reads {missing[0]}, which no step before it measures; add {_measured_by(missing[0])} "
@@ -266,8 +268,7 @@ class Recipe(Settings):
     def _of_expression(self, index: int, step: Where, signals: Sequence[str]) -> Iterator[tuple[KeyPath, str]]:
         if step.expression is None:
             yield ("steps", index), '`where` has neither `keep` nor `drop`; add one, such as `keep: "characters > 200"`'
-        own = [name for source in self.sources for name, _ in source.read_columns.own]
-        there = [*signals, *own, *DOCUMENT_COLUMNS, *DERIVED]
+        there = [*signals, *self._own_columns, *DOCUMENT_COLUMNS, *DERIVED]
         if any(source.read_columns.every for source in self.sources):
             return  # the columns of its files are known when these are read
         for name in step.columns:

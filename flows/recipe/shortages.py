@@ -22,7 +22,7 @@ def shortages(recipe: Recipe, settings: MachineSettings) -> Iterator[Problem]:
         if sentence := step.shortage():
             yield ("steps", index, "step"), sentence
     for index, source in enumerate(recipe.sources):
-        if sentence := extras.shortage(f"source {source.name}", source.libraries):
+        if sentence := extras.shortage(f"source {source.name}", (*source.libraries, *source.packages)):
             yield ("sources", index, "name"), sentence
     for key, distribution in (("index", "pydivsufsort"), ("word_index", "tantivy")):
         if getattr(recipe, key) and (sentence := extras.shortage(f"`{key}: true`", [distribution])):

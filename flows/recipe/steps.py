@@ -29,9 +29,19 @@ from gristmill.tasks.dedup.semantic import Diversify, SemanticDedup
 from gristmill.tasks.dedup.substrings import SubstringDedup
 from gristmill.tasks.documents.normalize import Normalize
 from gristmill.tasks.documents.scope import SCOPE
-from gristmill.tasks.documents.step import LANGUAGE, CorpusStep, DocumentStep, Step, StepError, base_name_of
-from gristmill.tasks.documents.where import Where, is_where
+from gristmill.tasks.documents.step import (
+    LANGUAGE,
+    CorpusStep,
+    DocumentStep,
+    Step,
+    StepError,
+    base_name_of,
+    named_kind,
+)
+from gristmill.tasks.documents.where import Where
 from gristmill.tasks.extraction.extract import ENGINE_NAMES, UNION, Extract
+from gristmill.tasks.language_model.annotate import Annotate
+from gristmill.tasks.models.distillation.step import Distill, column_problem
 from gristmill.tasks.models.embedding import Embedding
 from gristmill.tasks.models.filter import LearnedFilter
 from gristmill.tasks.models.harm import AdultContent, Toxicity
@@ -106,12 +116,13 @@ TABLE = (
     TableRow(Toxicity, _LEARNED),
     TableRow(AdultContent, _LEARNED),
     TableRow(Embedding, "gristmill.flows.stages.learned_filters:embedding"),
+    TableRow(Distill, "gristmill.flows.stages.distillation:distillation"),
     TableRow(SemanticDedup, "gristmill.flows.stages.dedup.semantic_duplicates:semantic_duplicates"),
     TableRow(Diversify, "gristmill.flows.stages.dedup.semantic_duplicates:semantic_duplicates"),
+    TableRow(Annotate, "gristmill.flows.stages.language_model.annotations:annotate"),
     TableRow(QualityBucket, "gristmill.flows.stages.signals:quality_bucket"),
 )
 BUILT_IN: dict[str, type[Step]] = {row.settings.model_fields["step"].default: row.settings for row in TABLE}
-_WHERE = Where.model_fields["step"].default
 _STAGES = {row.settings: row.stages for row in TABLE}
 
 
@@ -136,9 +147,10 @@ def _read(entry: Any, built_in: Callable[[Any], Step]) -> Step:
 def _built_in_name(value: Any) -> Any:
     """By which of its names the table knows a step; None for what has none."""
     name = value.get("step") if isinstance(value, Mapping) else getattr(value, "step", None)
-    if isinstance(name, str) and not is_where(base_name_of(name)):
-        name = base_name_of(name)  # a step `where` has a name of its own without a hyphen
-    return _WHERE if is_where(name) else name
+    base = base_name_of(name) if isinstance(name, str) else name
+    if named_kind(base) is not None:
+        return named_kind(name) or name  # a step with a name of its own has no suffix
+    return base
 
 
 def _with_engines(values: dict[str, Any]) -> dict[str, Any]:
@@ -253,8 +265,8 @@ def repeated_steps(steps: Sequence[Step], sources: Sequence[str]) -> Iterator[tu
 
 
 def _remedy(step: Step) -> str:
-    if is_where(step.step):
-        return "give the later one a different name, as `step: where_short`"
+    if (kind := named_kind(step.step)) is not None:
+        return f"give the later one a different name, as `step: {kind}_short`"
     if isinstance(step, DocumentStep):
         return (
             f"for other settings for other sources, give the later one a name, as `step: {step.base_name}-2`, and use "
@@ -299,6 +311,32 @@ def unmeasured_columns(steps: Sequence[Step], sources: Sequence[str]) -> Iterato
                 )
         for signal in step.signals:
             measured.setdefault(signal.name, set()).update(filter(step.applies_to, sources))
+
+
+def column_problems(steps: Sequence[Step], sources: Sequence[Source]) -> Iterator[tuple[KeyPath, str]]:
+    """What is wrong with the columns that steps read."""
+    yield from unmeasured_columns(steps, [source.name for source in sources])
+    yield from annotation_problems(steps, sources)
+
+
+def annotation_problems(steps: Sequence[Step], sources: Sequence[Source]) -> Iterator[tuple[KeyPath, str]]:
+    """What is wrong with the columns of annotations that steps learn from."""
+    own = [name for source in sources for name, _ in source.read_columns.own]
+    every = any(
+        source.read_columns.every for source in sources
+    )  # the columns of its files are known when these are read
+    signals: dict[str, str] = {}
+    for index, step in enumerate(steps):
+        if isinstance(step, Distill):
+            if step.of in signals:
+                if problem := column_problem(step, signals[step.of]):
+                    yield ("steps", index, "of"), f"cannot be learned from: {problem}"
+            elif step.of not in own and not every:
+                hint = did_you_mean(step.of, [*signals, *own]) or (
+                    "add the step that annotates before it, or add a column of a source to its `columns`"
+                )
+                yield ("steps", index, "of"), f"is {step.of}, but no step before it or source has this column; {hint}"
+        signals |= {signal.name: signal.kind for signal in step.signals}
 
 
 def _read_by(step: Step) -> tuple[str, ...]:

@@ -12,7 +12,8 @@ import yaml
 from gristmill.flows.machine.wrong_values import did_you_mean, shown
 from gristmill.flows.recipe.errors import Finding, Origin, RecipeError
 from gristmill.flows.recipe.recipe import Recipe, validated
-from gristmill.tasks.documents.where import EXPRESSIONS, is_where
+from gristmill.tasks.documents.step import named_kind
+from gristmill.tasks.documents.where import EXPRESSIONS
 
 _JSONL = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".json", ".json.gz", ".json.zst")
 
@@ -245,7 +246,7 @@ def replaced(name: str, value: Any) -> tuple[str, ...]:
 
 def _is_expression(name: str) -> bool:
     step, _, setting = name.strip().removeprefix("steps.").rpartition(".")
-    return is_where(step) and setting in EXPRESSIONS
+    return named_kind(step) == "where" and setting in EXPRESSIONS
 
 
 def _below(given_at: Any, node: Any, key: str, path: str, setting: str) -> tuple[Any, Any]:

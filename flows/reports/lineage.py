@@ -69,7 +69,8 @@ class Lineage:
 
     `row`: its columns, or its row of the ledger if the record never became a document; `record`: read again from
     the source's file, or None, and `trouble` is the reason; `scores`: columns of the stages behind, by stage;
-    `decisions`: the decision history, in the order of the stages; `own`: the columns of the sources' own.
+    `decisions`: the decision history, in the order of the stages; `own`: the columns of the sources' own; `origin`: of
+    a rewrite the lineage of the document that it was rewritten from, None if that is not in the home.
     """
 
     stage: str
@@ -79,6 +80,7 @@ class Lineage:
     scores: dict[str, dict[str, Any]] = field(default_factory=dict)
     decisions: tuple[Decision, ...] = ()
     own: tuple[str, ...] = ()
+    origin: "Lineage | None" = None
 
     @property
     def became_document(self) -> bool:
@@ -131,7 +133,23 @@ def lineage_of(stage: FinishedStage, shard: int, row: dict[str, Any], remote_io:
     scores, decisions = _behind(stage, shard, row["id"])
     if "rule" in row:
         decisions = (Decision(stage.label, False, row),)
-    return Lineage(stage.label, row, record, trouble, scores, decisions, tuple(stage.result.get("own", ())))
+    own = tuple(stage.result.get("own", ()))
+    return Lineage(stage.label, row, record, trouble, scores, decisions, own, _origin(stage, row, remote_io))
+
+
+def _origin(stage: FinishedStage, row: dict[str, Any], remote_io: RemoteIOConfig) -> Lineage | None:
+    """The lineage of the document that a row of a rewrite is from. Holds the ids of a shard."""
+    source = row.get("derived_from")
+    rewrites = stage.input(f"rewrites {row['source']}") if source else None
+    first = None if rewrites is None else rewrites.documents
+    while first is not None and first.name != "documents":
+        first = first.documents
+    if first is None or source is None:
+        return None
+    for shard in range(len(first.part_records)):
+        if (found := row_of(first.part(shard), source)) is not None:
+            return lineage_of(first, shard, found, remote_io)
+    return None
 
 
 def record_again(

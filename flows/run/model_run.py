@@ -80,8 +80,8 @@ def log_artifacts(client: mlflow.MlflowClient, run: str, report: Run) -> None:
     `funnel.csv`, `funnel.json` (a table), `funnel.svg`, `losses.svg`, `sample.txt`, `bill.json`, and of a classifier
     that the corpus has trained the curves, `classifier.svg`, and its measures, `classifier.json`; of classifiers that
     steps name what `train classifier` wrote beside them, `<step>-classifier.json` and `.svg`; of the heads that scored
-    documents how good they are, `heads.json`. The model is one of the experiment's, made by the run. Held: on disk,
-    the exported model twice while it is copied.
+    documents how good they are, `heads.json`; the measures of a model learned from annotations, `distill.json`. The
+    model is one of the experiment's, made by the run. Held: on disk, the exported model twice while it is copied.
     """
     with tempfile.TemporaryDirectory(dir=report.settings.local_folder, prefix=".mlflow-") as folder:
         shown = Path(folder) / "shown"
@@ -95,6 +95,8 @@ def log_artifacts(client: mlflow.MlflowClient, run: str, report: Run) -> None:
         for stage in report.corpus.stages:
             if stage.name == "embedding":
                 files.write_json(str(shown / "heads.json"), stage.result["heads"])
+            if stage.name == "distill_model":
+                files.write_json(str(shown / "distill.json"), stage.result["model"])
         for step in report.recipe.steps:
             if (classifier := report.settings.placed(step).fasttext_classifier) is not None:
                 copy_description(step.step, classifier, shown)

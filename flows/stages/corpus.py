@@ -3,7 +3,7 @@
 Where none is left the run ends with one sentence, ahead of the stages that would work on nothing.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, log2
 from typing import Any, TypeVar
@@ -203,9 +203,15 @@ def check_sources(corpus: Corpus) -> None:
         if not counts["documents"]:
             raise NothingLeftError(
                 f"the source {source} gives no documents: of its {counts['records']:,} records, "
-                f"{_dropped(counts['drops'])}. See `gristmill explain show dropped`, then use other files, "
-                f"loosen these steps or remove {source} from the recipe"
+                f"{dropped(counts['drops'])}. See `gristmill explain show dropped`, then use other files, "
+                f"loosen these steps or remove {source} from the recipe{_types_hint(counts['drops'])}"
             )
+
+
+def _types_hint(drops: Mapping[str, int]) -> str:
+    """How records are read whose type `extract` has dropped, such as a folder of PDF documents."""
+    is_of_type = any(rule.endswith("content_type") for rule, count in drops.items() if count)
+    return ". PDF documents are read with `types: [html, text, pdf]` in the step `extract`" if is_of_type else ""
 
 
 def check_left(corpus: Corpus, steps: tuple[Step, ...]) -> None:
@@ -217,11 +223,11 @@ def check_left(corpus: Corpus, steps: tuple[Step, ...]) -> None:
     named = " and ".join(f"`{step.step}`" for step in steps if step.step == emptied["step"]) or emptied["step"]
     raise NothingLeftError(
         f"the corpus is empty after the step {named}: of {emptied['rows_in']:,} documents, "
-        f"{_dropped(emptied['drops'])}. Loosen {named} in the recipe; `gristmill decide whatif` tries its thresholds"
+        f"{dropped(emptied['drops'])}. Loosen {named} in the recipe; `gristmill decide whatif` tries its thresholds"
     )
 
 
-def _dropped(drops: dict[str, int]) -> str:
-    """The rules that dropped most."""
+def dropped(drops: dict[str, int]) -> str:
+    """The rules that dropped most, in words."""
     most = sorted(drops.items(), key=lambda item: (-item[1], item[0]))[:_SHOWN]
     return ", ".join(f"the rule {rule} dropped {n:,}" for rule, n in most) or "none is left"

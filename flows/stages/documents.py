@@ -1,17 +1,15 @@
 """`documents`: every shard of the sources read, extracted and measured in one pass.
 
-`find_shards` lists the shards of the sources and what identifies their content: a function of names, sizes and digests
-of the files. A shard is a file, a range of a large file, or several small files; with a limit it is all that is read of
-a source. The files of a shard are read in order. Ranges that were not read as their whole file would be are read again.
+`gristmill.flows.stages.source_shards` lists the shards of the sources and what identifies their content. The files of a
+shard are read in order. Ranges that were not read as their whole file would be are read again.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
 from itertools import chain, groupby
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 from pydantic import SerializeAsAny, TypeAdapter
@@ -20,8 +18,9 @@ from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus, pinned, work_of_steps
 from gristmill.flows.stages.index_selection import selection
+from gristmill.flows.stages.language_model.rewrites import rewrites
+from gristmill.flows.stages.source_shards import FoundShard, ShardFiles, SourceFormat, find_shards
 from gristmill.storage import files, layout
-from gristmill.storage.fingerprint import of_files, stated, states_of
 from gristmill.tasks.documents.by_shard import Names
 from gristmill.tasks.documents.normalize import Normalize
 from gristmill.tasks.documents.selection import Heldout
@@ -31,139 +30,16 @@ from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec, Work, digest
 from gristmill.tasks.extraction.extract import Extract
 from gristmill.tasks.extraction.shard import extract_shard
-from gristmill.tasks.reading.formats.source import Files
-from gristmill.tasks.reading.listing import Shard, listed, together
+from gristmill.tasks.reading.listing import Shard, listed
 from gristmill.tasks.reading.own_columns import carried_schema, joined_sources
-from gristmill.tasks.reading.range_plan import Range, RangeRead, corrected, ranges_of
+from gristmill.tasks.reading.range_plan import Range, RangeRead, corrected
 from gristmill.tasks.reading.ranges import LineCount, count_lines, divide
-from gristmill.tasks.reading.record import Columns, Repositories
+from gristmill.tasks.reading.record import Columns
 from gristmill.tasks.reading.shard import FILES, find_types, look
-from gristmill.tasks.reading.sources import Selection, Source, format_of
+from gristmill.tasks.reading.sources import Rewrites, Selection, format_of
 
-# Files of a snapshot that are asked for their sizes: of more, each is a shard.
-_FEW = 256
-
-
-class SourceFormat(Settings):
-    format: str
-    columns: Columns
-    repositories: Repositories | None = None
-
-
-@dataclass(frozen=True)
-class ShardFiles:
-    """The files of a shard: (path, name) of each. Its source and their names, on which ids depend, are inputs of the
-    stage, too. `part`: the range of its one file; `bytes`: that it has, None if that is not known; `state`: that of its
-    local files when their content was looked at."""
-
-    source: str
-    files: tuple[tuple[str, str], ...]
-    base: str
-    part: Range | None = None
-    bytes: int | None = None
-    state: str = ""
-
-    def shards(self, source_format: "SourceFormat") -> list[Shard]:
-        """Its files as they are read."""
-        return [
-            Shard(
-                source_format.format,
-                path,
-                name,
-                source_format.columns,
-                self.base,
-                self.part,
-                source_format.repositories,
-            )
-            for path, name in self.files
-        ]
-
-
-class FoundShard(NamedTuple):
-    """A shard, how its files are read, and what their content is known by."""
-
-    files: ShardFiles
-    format: SourceFormat
-    seen: str
-
-    def stated(self) -> str:
-        """All of it that documents depend on."""
-        part = [] if self.files.part is None else [f"{self.files.part.begin} {self.files.part.end}"]
-        return "\n".join([self.files.source, *(name for _, name in self.files.files), *part, self.seen])
-
-
-def find_shards(
-    context: RunContext, source: Source, selection: StageResult | None, limit: int | None
-) -> list[FoundShard]:
-    """The shards of a source in order. `selection`: the stage that selected its records, if it is such a source; with a
-    `limit` there is one shard, of which so many documents are read."""
-    if isinstance(source, Selection):
-        assert selection is not None, "its records were selected"
-        read = source.selected_shards([selection.part(i) for i in range(selection.result["parts"])])[:limit]
-        runs = _runs(len(read), limit)
-        prints = [" ".join(f"{selection.contents} {i}" for i in run) for run in runs]
-        sizes: list[int | None] = [None] * len(read)
-    else:
-        read = source.shards()[:limit]
-        runs, prints, sizes = _fingerprints(context, source, read, limit)
-    shards = []
-    for run, seen in zip(runs, prints, strict=True):
-        shard = [read[position] for position in run]
-        named = tuple((file.path, file.name) for file in shard)
-        size = _sum(sizes[position] for position in run)
-        most = source.max_range_bytes if len(run) == 1 else None
-        for part in [None] if most is None else ranges_of(size, most):
-            state = "" if source.is_immutable else states_of([path for path, _ in named])
-            of = ShardFiles(source.name, named, shard[0].base, part, _range_bytes(part, size), state)
-            shards.append(FoundShard(of, SourceFormat(**_known(shard[0])), seen))
-    return shards
-
-
-def _known(shard: Shard) -> dict:
-    return {name: getattr(shard, name) for name in SourceFormat.model_fields}
-
-
-def _sum(sizes: Iterable[int | None]) -> int | None:
-    values = [*sizes]
-    return None if None in values else sum(size or 0 for size in values)
-
-
-def _range_bytes(part: Range | None, size: int | None) -> int | None:
-    """How many bytes a shard has: those of its range, or of its files."""
-    return size if part is None or size is None else (size if part.end is None else part.end) - part.begin
-
-
-def _runs(count: int, limit: int | None) -> list[range]:
-    """A shard for each file; with a limit one for all, of which the first documents are read."""
-    return (
-        [range(count)] if limit is not None and count else [range(position, position + 1) for position in range(count)]
-    )
-
-
-def _fingerprints(
-    context: RunContext, source: Source, read: list[Shard], limit: int | None
-) -> tuple[list[range], list[str], list[int | None]]:
-    """Which files are read together, the fingerprint of each such run, and the sizes of the files."""
-    if source.is_immutable:
-        # Common Crawl's files never change under an address, and a crawl has 90,000 of them: work enough without ranges
-        runs = _runs(len(read), limit)
-        sizes: list[int | None] = [None] * len(read)
-        if limit is None and len(read) <= _FEW:
-            with ThreadPoolExecutor(8) as pool:
-                sizes = list(pool.map(lambda file: stated(file.path).size, read))
-        return runs, [" ".join(read[position].name for position in run) for run in runs], sizes
-    notes = f"{context.settings.local_folder}/fingerprints"
-    with ThreadPoolExecutor(8) as pool:
-        states = list(pool.map(lambda file: stated(file.path), read))
-        if limit is not None:
-            # most of the files are never read: they are not, for their digest, either
-            return _runs(len(read), limit), [digest([file.state for file in states])], [None] * len(read)
-        assert isinstance(source, Files), "selections and snapshots have no files of their own"
-        sizes = [file.size for file in states]
-        runs = together(read, sizes, source.shard_bytes)
-        return runs, list(pool.map(lambda run: of_files([states[position] for position in run], notes), runs)), sizes
-
-
+# Sources whose records a stage of their own selects or writes.
+_MADE: Mapping[type, Callable[[RunContext, Any], StageResult]] = {Selection: selection, Rewrites: rewrites}
 _EXAMPLES = 3  # of dates that cannot be read, and of files that held nothing
 _RANGE_READ = TypeAdapter(RangeRead)
 
@@ -191,11 +67,11 @@ def documents(context: RunContext, recipe: Recipe, steps: tuple[DocumentStep, ..
     recipes with other steps on the same sources hold out the same documents. How many of them a recipe holds out is
     known only after this pass (`corpus.held_out`), so the part has as many as it may be."""
     sources = [context.placed(source) for source in recipe.sources]
-    selections = {each.name: selection(context, each) for each in sources if isinstance(each, Selection)}
+    made = {each.name: _MADE[type(each)](context, each) for each in sources if type(each) in _MADE}
 
     @cache
     def source_shards(position: int) -> list[FoundShard]:
-        return find_shards(context, sources[position], selections.get(sources[position].name), recipe.limit)
+        return find_shards(context, sources[position], made.get(sources[position].name), recipe.limit)
 
     def look(position: int) -> dict[str, Any]:
         stated = [shard.stated() for shard in source_shards(position)]
@@ -206,7 +82,7 @@ def documents(context: RunContext, recipe: Recipe, steps: tuple[DocumentStep, ..
     seen: dict[str, dict[str, Any]] = {}
     for position, source in enumerate(sources):
         reading = {"source": source.model_dump(mode="json"), "limit": recipe.limit}
-        selected = selections.get(source.name)
+        selected = made.get(source.name)
         reading |= {"selection": None if selected is None else selected.contents}
         seen[source.name] = context.outside(reading, partial(look, position))
     formats = {name: SourceFormat.model_validate(of["format"]) for name, of in seen.items() if of["shards"]}
@@ -232,14 +108,19 @@ def documents(context: RunContext, recipe: Recipe, steps: tuple[DocumentStep, ..
         version=2,  # 2: also writes the documents that may be held out, if URL steps come before extraction
         body=_extract,
         record=record,
-        inputs={"files": digest([of["files"] for of in seen.values()])},
+        inputs={
+            "files": digest([of["files"] for of in seen.values()]),
+            **{f"rewrites {name}": stage for name, stage in made.items() if stage.name == "rewrites"},
+        },
         places=lambda: tuple(shard.files for position in range(len(sources)) for shard in source_shards(position)),
         work=_work(all_steps, formats, own_functions),
     )
     stage = context.build(spec)
     _check_signals(stage.result["own"], recipe.steps)
     by_shard = Names(tuple((name, of["shards"]) for name, of in seen.items() if of["shards"]))
-    return Corpus(by_shard, stage, stage, (stage,), (*selections.values(), stage))
+    return Corpus(
+        by_shard, stage, stage, (stage,), (*(each for each in made.values() if each.name == "selection"), stage)
+    )
 
 
 def _extract(phases: PhaseRunner, record: Extraction, places: tuple[ShardFiles, ...]) -> dict:

@@ -18,7 +18,7 @@ from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.recipe.trunk import BranchPoint
 from gristmill.flows.recipe.variants import texts_alone
 from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, held_out, heldout_full
-from gristmill.flows.stages.evaluation_documents import (
+from gristmill.flows.stages.evaluation.documents import (
     CHARACTERS,
     SAMPLED,
     EvaluationDocumentsPlaces,

@@ -30,6 +30,7 @@ from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec, Work
 from gristmill.tasks.models import heads as head_files
+from gristmill.tasks.models.distillation.held_out import described_cut
 from gristmill.tasks.models.embedders import Embedder, EmbedderFiles, embed_shard, embedder_files
 from gristmill.tasks.models.embedding import Embedding, HeadScoring, column_of, score_shard
 from gristmill.tasks.models.filter import (
@@ -204,7 +205,10 @@ def _cut(phases: PhaseRunner, record: FilterCutting, places: FilterPlaces) -> di
     kept = Each(corpus.sources.shards(_passed(record.reference, corpus)), lambda i: {"kept": corpus.kept[i]})
     phases.map("decide", decide_shard, judged, common={"decisions": ((record.step, bounds_of(bounds)),)})
     phases.map("keep", keep_shard, kept, common={"step": record.step})
-    return {"decisions": [[record.step, bounds["bounds"]]]}
+    reasons = {"reasons": bounds["reasons"]} if "reasons" in bounds else {}
+    if found := reasons.get("reasons"):
+        phases.message(described_cut(found))
+    return {"decisions": [[record.step, bounds["bounds"]]], **reasons}
 
 
 def work_without_libraries(step: LearnedFilter) -> Work:

@@ -36,7 +36,15 @@ from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec, Work
 from gristmill.tasks.evaluation.documents import evaluation_file
-from gristmill.tasks.evaluation.removal import collect_texts, found_folder, given_folder, index_texts, remove_shard
+from gristmill.tasks.evaluation.removal import (
+    collect_texts,
+    found_folder,
+    given_folder,
+    index_texts,
+    remove_shard,
+    rewrites_folder,
+    rewritten_folder,
+)
 from gristmill.tasks.evaluation.removal import find_shard as find_evaluation_documents
 from gristmill.tasks.evaluation.similar import THRESHOLD
 from gristmill.tasks.url.step import Url
@@ -255,6 +263,6 @@ def _remove_evaluation(phases: PhaseRunner, record: EvaluationRemoval, places: E
     against = {"shingling": record.shingling, "threshold": record.threshold, "least": record.least}
     jobs = Each(shards, lambda i: {"kept": places.corpus.kept[i], "forms": places.forms(i)})
     phases.map("remove", remove_shard, jobs, common=against)
-    files.remove(found_folder(phases.folder))
-    files.remove(given_folder(phases.folder))
+    for folder in (found_folder, given_folder, rewrites_folder, rewritten_folder):
+        files.remove(folder(phases.folder))
     return collected

@@ -4,6 +4,7 @@ A newer list acts as a takedown. `site_files` has the lists as a table by host. 
 which takes little, and the token shards of those from which it takes nothing are reused.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gristmill.flows.machine.context import RunContext
@@ -50,19 +51,30 @@ def site_files(context: RunContext, step: Rights) -> StageResult:
         return [
             (kind, files.absolute(path), name, fingerprint(path, notes, context.settings.remote_io))
             for kind, addresses in named.items()
-            for path, name in sorted(files_of(addresses).items())
+            for path, name in _in_order(addresses).items()
         ]
 
     lists = context.outside({"site files": {kind: [*addresses] for kind, addresses in named.items()}}, look)
     spec = StageSpec(
         name="site_files",
-        version=1,
+        version=2,  # 2: an answer without information does not replace an earlier one of the same archive
         body=_collect,
         record=SiteLists(lists=tuple((kind, name) for kind, _, name, _ in lists)),
         inputs={f"list {number}": digest for number, (_, _, _, digest) in enumerate(lists)},
         places=tuple(path for _, path, _, _ in lists),
     )
     return context.build(spec)
+
+
+def _in_order(addresses: Sequence[str]) -> dict[str, str]:
+    """The names of lists by path, in the order of the recipe, since of a host the last one counts; those of a glob by
+    their paths. A list that several addresses name is at its last place."""
+    named: dict[str, str] = {}
+    for address in addresses:
+        for path, name in files_of([address]).items():
+            named.pop(path, None)
+            named[path] = name
+    return named
 
 
 def _collect(phases: PhaseRunner, record: SiteLists, places: tuple[str, ...]) -> dict:

@@ -46,6 +46,11 @@ DOCUMENT_COLUMNS = (
 PAGE_COLUMNS = ("title", "canonical_url", "published")
 LANGUAGE = "language"  # the column that the step `language` gives
 UNKNOWN = "unknown"  # in the column `language`: it cannot be told
+# Steps that a recipe may have several times, each with a name of its own: `where`, `where_short`.
+NAMED = ("where", "annotate")
+_NAMED = re.compile(f"({'|'.join(NAMED)})(?:_[a-z0-9]+)*")
+# The beginning of pydantic's tags of a value that has one of several forms: no part of its key in a recipe.
+FORM = "form:"
 _SUFFIXED = re.compile(r"[a-z][a-z0-9_]*-[a-z0-9_]+")
 Kind = Literal["string", "bool", "int32", "int64", "float32", "float64"]
 # A key within settings, and a sentence about its value that names what is wrong and the remedy.
@@ -158,6 +163,12 @@ class Clause:
 
 
 Decision = Bound | Member | Clause
+
+
+def named_kind(name: Any) -> str | None:
+    """The kind of a step that recipes name, by its name: `where` of `where_short`. None for other names."""
+    match = _NAMED.fullmatch(name) if isinstance(name, str) else None
+    return match and match[1]
 
 
 def base_name_of(name: str) -> str:
@@ -373,13 +384,15 @@ class CorpusStep(Step):
     """A step that looks at all documents.
 
     `decision_fields`: its thresholds on scores that a stage stores, which can be replayed over them.
+    `reads_documents`: whether `reads` may also name columns of documents and of the sources' files.
     """
 
     decision_fields: ClassVar[tuple[str, ...]] = ()
+    reads_documents: ClassVar[bool] = False
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The signals of earlier steps that the work needs."""
+        """The columns of earlier steps that the work needs."""
         return ()
 
 

@@ -1,8 +1,7 @@
 """Keep or drop documents by an expression over their columns."""
 
-import re
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -11,11 +10,6 @@ from gristmill.tasks.documents.step import Clause, Decision, DocumentStep
 
 EXPRESSIONS = ("keep", "drop")  # the settings that are one, of which a step has one alone
 _NAME = r"^where(_[a-z0-9]+)*$"
-
-
-def is_where(name: Any) -> bool:
-    """Whether a recipe calls a step `where` so: `where`, or that and a name of its own, as `where_short`."""
-    return isinstance(name, str) and re.fullmatch(_NAME, name) is not None
 
 
 class Where(DocumentStep):

@@ -42,6 +42,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "fp8": ("torchao",),
     "embedding": ("onnxruntime",),
     "demo": ("markdown-it-py", "warcio"),
+    "lm": ("aiohttp", "openai"),
     "redis": ("redis",),
     "kubernetes": ("dask-kubernetes",),
 }

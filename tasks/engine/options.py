@@ -4,7 +4,9 @@ A job reads them with `current()`. They travel beside the record that a job's ke
 """
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
+from typing import Any
+from urllib.parse import urlsplit
 
 from gristmill.storage.remote import config
 from gristmill.storage.remote.config import RemoteIOConfig
@@ -12,16 +14,77 @@ from gristmill.storage.remote.config import RemoteIOConfig
 PRIVATE = 0o077  # only the account itself
 
 
+def _setting(default: int | float | str, description: str) -> Any:
+    return field(default=default, metadata={"description": description})
+
+
+@dataclass(frozen=True)
+class LanguageModelServer:
+    """The OpenAI-compatible server that steps with a language model ask, and the limits of asking it.
+
+    It is in no key: the recipe names the model. Limits and the budget apply to a stage and are divided among
+    `clients`. Raises ValueError for an address that is not http or https or has a password, and for wrong numbers.
+    """
+
+    base_url: str = _setting(
+        "", "address of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1; GRISTMILL_SECRET_LM has its key"
+    )
+    concurrency: int = _setting(16, "maximum number of requests in flight")
+    clients: int = _setting(1, "number of jobs that send requests; one sends about 250 per second")
+    requests_per_minute: float = _setting(0.0, "maximum rate of requests; 0: no limit")
+    tokens_per_minute: float = _setting(0.0, "maximum rate of prompt and completion tokens; 0: no limit")
+    timeout_seconds: float = _setting(300.0, "timeout of one attempt to get an answer")
+    patience_seconds: float = _setting(900.0, "time to retry one request before the stage fails")
+    price_in: float = _setting(0.0, "price of a million prompt tokens")
+    price_out: float = _setting(0.0, "price of a million completion tokens")
+    budget: float = _setting(0.0, "maximum price of all answers of a stage; it stops there and resumes; 0: no limit")
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            positive = each.name in ("concurrency", "clients", "timeout_seconds", "patience_seconds")
+            if not isinstance(value, str) and not (value > 0 if positive else value >= 0):
+                raise ValueError(f"{each.name} is {value!r}; give a number {'above' if positive else 'not below'} 0")
+        if self.budget and not (self.price_in or self.price_out):
+            raise ValueError("budget needs the prices; set price_in and price_out, per million tokens")
+        if self.clients > self.concurrency:
+            raise ValueError(
+                f"clients is {self.clients} and concurrency {self.concurrency}; give at most so many clients"
+            )
+        if not self.base_url:
+            return
+        address = urlsplit(self.base_url)
+        if address.scheme not in ("http", "https") or not address.hostname:
+            raise ValueError(f"base_url is {address.scheme}://{address.hostname}; give an http or https address")
+        if address.username or address.password or address.query:
+            raise ValueError("base_url has a user, password or query; set GRISTMILL_SECRET_LM to the key instead")
+
+    @property
+    def host(self) -> str:
+        """The host that texts are sent to."""
+        return urlsplit(self.base_url).hostname or ""
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether texts stay on this machine."""
+        return self.host in ("localhost", "::1") or self.host.startswith("127.")
+
+    def price(self, prompt_tokens: int, completion_tokens: int) -> float:
+        """The price of so many tokens."""
+        return (prompt_tokens * self.price_in + completion_tokens * self.price_out) / 1e6
+
+
 @dataclass(frozen=True)
 class JobOptions:
     """`remote_io`: how remote files are fetched; `memory`: bytes that one job may hold where it can choose; `umask`:
     the rights that files and folders which a job makes do not have; `own_seconds`: that one call of a user's function
-    may take, by the clock."""
+    may take, by the clock; `lm`: the server that steps with a language model ask."""
 
     remote_io: RemoteIOConfig = RemoteIOConfig()
     memory: int = 1 << 30
     umask: int = PRIVATE
     own_seconds: float = 3600.0
+    lm: LanguageModelServer = LanguageModelServer()
 
 
 _current = JobOptions()

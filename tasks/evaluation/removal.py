@@ -7,6 +7,9 @@ An evaluation document is known by the record that it was read from, whatever th
 document is compared as it was extracted, and as it is trained on where a step has edited it. It is compared with the
 evaluation documents in three forms: as they are evaluated, before they were cut, and as this corpus's own extraction
 has them. Evaluation documents without a record are of no source: they are known by their texts alone.
+
+A rewrite of an evaluation document has what that says, and so has the document that an evaluated rewrite is from. Both
+are known by the record that was rewritten.
 """
 
 import numpy as np
@@ -16,6 +19,7 @@ import pyarrow.compute as pc
 from gristmill.storage import files, ledger, parquet
 from gristmill.storage.schema import DOCUMENTS, SELECTION
 from gristmill.tasks.dedup.near.settings import Shingling
+from gristmill.tasks.documents.derived import DERIVED, source_records
 from gristmill.tasks.documents.selection import read_rows, select_groups
 from gristmill.tasks.evaluation.documents import PLACE, records
 from gristmill.tasks.evaluation.similar import given, likest, read_given, write_given
@@ -42,15 +46,48 @@ def given_folder(folder: str) -> str:
     return files.join(folder, "given")
 
 
+def rewrites_folder(folder: str) -> str:
+    return files.join(folder, "rewrites")
+
+
+def rewritten_folder(folder: str) -> str:
+    return files.join(folder, "rewritten")
+
+
 def find_shard(folder: str, shard: int, extracted: str, evaluation: str) -> dict:
-    """Write the ids and texts that evaluation documents have in a shard of extracted documents; no file if there is
-    none. Holds the places of all its documents."""
+    """Write the ids and texts that evaluation documents have in a shard of extracted documents, the ids of rewrites of
+    evaluation documents, and the records from which evaluated rewrites are; no file if there is none. Holds the places
+    of all its documents."""
     evaluation_records = parquet.read_table(evaluation, ["record"])["record"].combine_chunks()
     rows = np.flatnonzero(pc.is_in(records(parquet.read_table(extracted, PLACE)), evaluation_records))
     if len(rows):
         path = files.join(found_folder(folder), f"{shard:05d}.parquet")
         parquet.write_table(path, read_rows(extracted, rows, _FOUND.names).cast(_FOUND))
+    if set(DERIVED) <= set(parquet.columns(extracted)):
+        table = parquet.read_table(extracted, ["id", *DERIVED])
+        origins = source_records(table)
+        _write(rewrites_folder(folder), shard, "id", table["id"].filter(pc.is_in(origins, evaluation_records)))
+        _write(rewritten_folder(folder), shard, "record", origins.take(pa.array(rows)).drop_null())
     return {"found": len(rows)}
+
+
+def _write(folder: str, shard: int, name: str, values: pa.ChunkedArray) -> None:
+    if len(values):
+        parquet.write_table(files.join(folder, f"{shard:05d}.parquet"), pa.table({name: values}))
+
+
+def _related(folder: str, shard: int, extracted: str) -> dict[str, str]:
+    """By id the rule for each document of a shard that is a rewrite of an evaluation document, or what an evaluated
+    rewrite is from."""
+    path = files.join(rewrites_folder(folder), f"{shard:05d}.parquet")
+    ids = parquet.read_table(path)["id"].to_pylist() if files.exists(path) else []
+    found = dict.fromkeys(ids, "rewrite_of_evaluation_document")
+    if tables := parquet.read_tables(parquet.paths_in(rewritten_folder(folder))):
+        origins = pa.concat_tables(tables)["record"].combine_chunks()
+        table = parquet.read_table(extracted, ["id", *PLACE])
+        sources = table["id"].filter(pc.is_in(records(table), origins)).to_pylist()
+        found |= dict.fromkeys(sources, "source_of_evaluation_document")
+    return found
 
 
 def collect_texts(folder: str, number: int, evaluation: str) -> dict:
@@ -86,9 +123,9 @@ def remove_shard(
 ) -> dict:
     """Write which documents of a shard stay: those that are no evaluation document, like none and contain none.
 
-    `forms`: the parts with the texts of the shard's documents; `least`: the fewest shingles with which an evaluation
-    document counts as contained. A document that is like one text and contains another
-    goes by the rule `near_duplicate`, of the highest value. Holds the ids of the shard and of what it is compared with,
+    `forms`: the parts with the texts of the shard's documents, the extracted ones first; `least`: the fewest shingles
+    with which an evaluation document counts as contained. A document that is like one text and contains another goes by
+    the rule `near_duplicate`, of the highest value. Holds the ids of the shard and of what it is compared with,
     what `read_given` holds, and the texts and shingles of a row group.
     """
     arriving = parquet.read_table(kept, SELECTION.names)
@@ -107,6 +144,12 @@ def remove_shard(
                 if document not in worst or worst[document][:2] < (like, value):
                     worst[document] = like, value, index
     known_ids = set(by_id.to_pylist())
+    there = set(arriving["id"].to_pylist())
+    related = {
+        each: rule
+        for each, rule in _related(folder, shard, forms[0]).items()
+        if each in there and each not in known_ids and each not in worst
+    }
     losses = [{"id": document, "step": STEP, "rule": "evaluation_document"} for document in by_id.to_pylist()] + [
         {
             "id": document,
@@ -119,4 +162,5 @@ def remove_shard(
         for document, (like, value, index) in worst.items()
         if document not in known_ids
     ]
+    losses += [{"id": document, "step": STEP, "rule": rule} for document, rule in related.items()]
     return ledger.write_selection(folder, shard, arriving, [(STEP, ledger.from_rows(losses))])

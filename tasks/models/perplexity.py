@@ -295,6 +295,13 @@ class Perplexity(Percentiles, LanguageModel, LearnedFilter):
             raise ValueError("has `unit: document`, which is for models of languages; set `models`, or remove it")
         return self
 
+    def remarks(self) -> Iterator[str]:
+        if "tail" not in self.keep_buckets:
+            yield (
+                f"steps.{self.step}: dropping the bucket tail drops most code, formulas, dialects and lists, which are "
+                "unlike the reference; exempt their sources with `except`, or weight the bucket in the mixture"
+            )
+
     @property
     def reads(self) -> tuple[str, ...]:
         return ("language",) if self.models else ()

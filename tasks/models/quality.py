@@ -34,6 +34,7 @@ from gristmill.tasks.models.classifiers import (
 from gristmill.tasks.models.filter import LearnedFilter
 from gristmill.tasks.models.model_files import label_of
 from gristmill.tasks.models.percentiles import percentiles
+from gristmill.tasks.url.canonical import host_columns, known_hosts
 
 # Li et al. 2024: baselines/baselines_configs/fasttext_filter.yaml
 MIN_SCORE = 0.018112
@@ -192,9 +193,14 @@ def train_model(
 
 
 def sample(
-    reference: Sequence[tuple[str, ...]], raw: Sequence[tuple[str, ...]], settings: Classifier, heldout: Heldout
+    reference: Sequence[tuple[str, ...]],
+    raw: Sequence[tuple[str, ...]],
+    settings: Classifier,
+    heldout: Heldout,
+    by_host: bool = False,
 ) -> Callable[[Examples], None]:
-    """What adds the examples that are learned from, given as to `train_model`. Raises ValueError for too few."""
+    """What adds the examples that are learned from, given as to `train_model`. `by_host`: those of one host are in one
+    fold, not only those of one id. Raises ValueError for too few."""
     good_rows, raw_rows = _rows(reference), _rows(raw)
     n_rows = min(FOLDS * settings.documents, good_rows, raw_rows)
     if n_rows < 2:
@@ -206,9 +212,15 @@ def sample(
     def fill(examples: Examples) -> None:
         for good, inputs, rows in ((True, reference, good_rows), (False, raw, raw_rows)):
             for documents, kept in inputs:
-                table = heldout.without(select(documents, kept, ["source", "text"]))
+                columns = dict.fromkeys(["source", "text", *(host_columns(documents) if by_host else ())])
+                table = heldout.without(select(documents, kept, list(columns)))
                 table = table.filter(pa.array(uniform(table["id"], settings.seed, "quality") < n_rows / rows))
-                examples.add(table["id"], table["text"].to_pylist(), GOOD if good else BAD)
+                own = (
+                    pa.chunked_array([pc.coalesce(known_hosts(table), table["id"].combine_chunks())])
+                    if by_host
+                    else None
+                )
+                examples.add(table["id"], table["text"].to_pylist(), GOOD if good else BAD, own)
 
     return fill
 

@@ -1,8 +1,8 @@
 """The table of source formats. From it follow the sources of a recipe, and how their files are listed, read, checked
 and recognized.
 
-A source is known by which key it has: `warc`, `jsonl`, `parquet`, `text`, `pages`, `code`, `reader`, `snapshot` or
-`index`.
+A source is known by which key it has: `warc`, `jsonl`, `parquet`, `text`, `pages`, `code`, `reader`, `snapshot`,
+`index` or `rewrite`.
 """
 
 from collections import Counter
@@ -15,6 +15,7 @@ from pydantic import Discriminator, Tag
 from gristmill.storage.remote.config import DEFAULT
 from gristmill.tasks.reading.formats.crawls import Archives, Selection, Snapshot
 from gristmill.tasks.reading.formats.own import Own
+from gristmill.tasks.reading.formats.rewrites import Rewrites
 from gristmill.tasks.reading.formats.rows import Lines, Pages, Tables, Texts
 from gristmill.tasks.reading.formats.source import Beginning, Look, SourceSettings
 from gristmill.tasks.reading.formats.source_code import Code
@@ -34,6 +35,7 @@ FORMATS: tuple[type[SourceSettings], ...] = (
     Own,
     Snapshot,
     Selection,
+    Rewrites,
 )
 BY_KEY = {kind.key: kind for kind in FORMATS}
 # A snapshot's files are archives.

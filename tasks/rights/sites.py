@@ -69,7 +69,9 @@ class _Answers:
             self.unread[record.problem[0]] += 1
             return
         earlier = self.by_url.get(url)
-        if earlier is None or earlier[0] <= record.date:
+        # an answer that says nothing about the file counts only where there is no other
+        rank = (_is_informative(record.status or 0), record.date)
+        if earlier is None or (_is_informative(earlier[1]), earlier[0]) <= rank:
             location = next((value for name, value in record.headers if name == "location"), "")
             text = text_of(record.payload) if record.status == 200 else ""
             self.by_url[url] = (record.date, record.status or 0, text, location)
@@ -81,9 +83,15 @@ class _Answers:
                 return None
             _, status, text, location = answer
             if not 300 <= status < 400:
-                return text if status == 200 else "" if 400 <= status < 500 else None
+                return text if status == 200 else "" if _is_informative(status) else None
             url = _canonical(urljoin(url, location)) if location else ""
         return None
+
+
+def _is_informative(status: int) -> bool:
+    """Whether an answer says what the file has, or that there is none: 4xx (RFC 9309, section 2.3.1.3) but 429, which
+    asks to come again later."""
+    return status == 200 or (300 <= status < 500 and status != 429)
 
 
 _canonical = canonicalizer(Canonical())
@@ -137,9 +145,9 @@ def _read(kind: Kind, address: str, unread: Counter[str]) -> Iterator[tuple[str,
         scheme, _, rest = url.partition("://")
         host, slash, path = rest.partition("/")
         if slash + path == PATHS[kind] and scheme in ("http", "https") and (text := answers.text(url)) is not None:
-            # of both schemes the newer answer counts
-            other = answers.by_url.get(f"{'http' if scheme == 'https' else 'https'}://{rest}")
-            if other is None or other[0] <= answers.by_url[url][0]:
+            # of both schemes the newer answer counts, if it says something
+            other = f"{'http' if scheme == 'https' else 'https'}://{rest}"
+            if answers.text(other) is None or answers.by_url[other][0] <= answers.by_url[url][0]:
                 yield host, text
 
 

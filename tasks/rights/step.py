@@ -28,6 +28,7 @@ from gristmill.tasks.rights.statements import (
     Statement,
     read,
 )
+from gristmill.tasks.url.canonical import Canonical
 from gristmill.tasks.url.lists import list_problems
 
 Protocol = Literal["robots", "robots_tag", "tdm", "content_usage"]
@@ -157,7 +158,7 @@ class Rights(DocumentStep):
                 if (deep or "://" not in address) and (problem := list_problem(address)):
                     yield (key, index), problem
         for index, address in enumerate(self.hosts):
-            yield from list_problems(address, ("hosts", index), deep)
+            yield from list_problems(address, ("hosts", index), deep, takedowns=Canonical())
         for index, name in enumerate(self.directives):
             if name not in DIRECTIVES:
                 yield ("directives", index), f"is {name!r}; give one of {', '.join(DIRECTIVES)}"

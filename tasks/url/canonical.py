@@ -256,22 +256,29 @@ def host_columns(documents: str) -> list[str]:
 
 
 def hosts(documents: pa.Table) -> pa.Array:
-    """The host of each document, a string that is never empty.
+    """The host of each document, a string that is never empty: as `known_hosts`, else the file that the document was
+    read from."""
+    files = pc.coalesce(documents["file"].cast(pa.string()), "-").combine_chunks()
+    return pc.coalesce(known_hosts(documents), files)
+
+
+def known_hosts(documents: pa.Table) -> pa.Array:
+    """The host of each document, a string that is not empty, or null.
 
     It is what the documents' own column `host` says, where a source has one that is no list and no mapping; else the
-    host of the URL, without `www.`; else the file that the document was read from.
+    host of the URL, without `www.`.
     """
     own = pa.nulls(len(documents), pa.string())
     if OWN in documents.column_names and not pa.types.is_nested(documents[OWN].type):
         own = documents[OWN].cast(pa.string()).combine_chunks()
-    of_urls = pa.array(map(_of_url, documents["url"].to_pylist()), pa.string())
-    files = pc.coalesce(documents["file"].cast(pa.string()), "-").combine_chunks()
-    return pc.coalesce(*(pc.if_else(pc.equal(column, ""), None, column) for column in (own, of_urls)), files)
+    of_urls = pa.array(map(page_host, documents["url"].to_pylist()), pa.string())
+    return pc.coalesce(*(pc.if_else(pc.equal(column, ""), None, column) for column in (own, of_urls)))
 
 
-def _of_url(url: str | None) -> str | None:
+def page_host(url: str | None) -> str | None:
+    """The host of an address, without `www.`; None where it has none."""
     try:
-        return None if url is None else _site(urlsplit(url).hostname or "")
+        return None if url is None else _site(urlsplit(url).hostname or "") or None
     except ValueError:  # brackets without an address in them
         return None
 

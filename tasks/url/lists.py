@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 
+# What a line of a takedown list may be, as a remedy.
+ENTRIES = "give an id, a host without its port, a URL, or a folder as https://host/path/*"
 # Names of a blocklist's files in UT1's layout; the folder that one is in names it in the ledger.
 KINDS = ("domains", "urls", "expressions")
 
@@ -55,16 +57,23 @@ def list_files(address: str, categories: tuple[str, ...] = ()) -> list[str]:
 
 
 def list_problems(
-    address: str, key: tuple[str | int, ...], deep: bool, categories: tuple[str, ...] | None = None
+    address: str,
+    key: tuple[str | int, ...],
+    deep: bool,
+    categories: tuple[str, ...] | None = None,
+    takedowns: Canonical | None = None,
 ) -> Iterator[Problem]:
     """Problems with the files of a list. `categories`: those of a blocklist, which may be a folder; None for a list
-    that is a file."""
+    that is a file. `takedowns`: how the addresses of a takedown list are made comparable, for such a list; then its
+    first MAX_CHECKED lines are read, too."""
 
     def check() -> None:
         if categories is None and files.is_local(address) and files.is_folder(address):
             raise ListError(f"the list {address} is a folder; name a file")
         for path in list_files(address, categories or ()):
             files.info(path)
+            if takedowns is not None:
+                check_takedowns(path, takedowns, MAX_CHECKED)
 
     return file_problems(address, key, deep, check, _sentence)
 
@@ -78,6 +87,7 @@ def _kinds(folder: str) -> list[str]:
     return [files.join(folder, kind) for kind in KINDS if kind in files.names(folder)]
 
 
+MAX_CHECKED = 100_000  # lines of a takedown list that `check` reads, which takes a second
 _ARCHIVES = (".tar.gz", ".tgz", ".tar")
 _PIECE = 1 << 22
 MAX_LINE_BYTES = 1 << 24
@@ -210,8 +220,19 @@ def blocked(line: str, options: Canonical) -> str:
     return address_key if "/" in address_key else host_of(canonical.partition("://")[2].rstrip("/"))
 
 
-def taken_down(line: str, options: Canonical) -> str:
-    """The key of a line of a takedown list.
+def check_takedowns(path: str, options: Canonical, most: int | None = None) -> None:
+    """Read a takedown list, or its first `most` lines. Raises ListError for the first that cannot be understood."""
+    read = 0
+    for entries in read_entries(path):
+        for lines in entries.lines:
+            for line in lines if entries.kind != "expressions" else ():
+                if most is not None and (read := read + 1) > most:
+                    return
+                taken_down(entry_of(line, entries.label), options, f"the list {entries.label}")
+
+
+def taken_down(line: str, options: Canonical, where: str = "the takedown list") -> str:
+    """The key of a line of a takedown list. `where`: what has the line, for the error.
 
     `example.org` and `https://example.org` name the host and all below it, `https://example.org/a/*` that folder and
     all below it, any other address this one page; the key of a page begins with `=`. A page is the same with and
@@ -224,9 +245,7 @@ def taken_down(line: str, options: Canonical) -> str:
         canonical = canonicalizer(options)(line if "://" in line else f"http://{line}")
         entry = f"={key(canonical)}" if canonical and not address.endswith("*") else ""
     if not entry:
-        raise ListError(
-            f"the takedown list has the line {line!r}; give a host, a URL, or a folder as https://host/path/*"
-        )
+        raise ListError(f"{where} has the line {line[:200]!r}; {ENTRIES}")
     return entry
 
 

@@ -175,7 +175,8 @@ class Url(DocumentStep):
     def problems(self, deep: bool) -> Iterator[Problem]:
         for key in ("takedowns", "strict_substrings", "hard_words", "soft_words"):
             for index, address in enumerate(getattr(self, key)):
-                yield from list_problems(address, (key, index), deep)
+                lines = self.canonical if key == "takedowns" else None
+                yield from list_problems(address, (key, index), deep, takedowns=lines)
         for index, address in enumerate(self.blocklists):
             yield from list_problems(address, ("blocklists", index), deep, self.categories)
 

@@ -14,7 +14,7 @@ import pytest
 from gristmill.flows.experiments.decisions.arm_data import ComparisonData, arm_data, only_in
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.recipe.variants import raw, variant, without
-from gristmill.flows.stages import evaluation_documents as chosen
+from gristmill.flows.stages.evaluation import documents as chosen
 from gristmill.flows.stages.removal import MIN_SHINGLES, THRESHOLD
 from gristmill.storage import layout, parquet
 from gristmill.storage.home import Home

@@ -15,7 +15,7 @@ from gristmill.flows.experiments.decisions.arm_data import arm_data
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.recipe.variants import variant
-from gristmill.flows.stages import evaluation_documents as chosen
+from gristmill.flows.stages.evaluation import documents as chosen
 from gristmill.samples import SampleSource
 from gristmill.storage import parquet
 from gristmill.storage.tokenizer_files import load_tokenizer

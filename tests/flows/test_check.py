@@ -151,6 +151,18 @@ def test_a_check_says_which_dates_it_cannot_read(folder, machine):
     assert "1 of the first 2 dates in day could not be parsed, such as '01/02/2024'" in remark
 
 
+def test_a_check_says_what_the_bucket_tail_holds(folder, machine):
+    for name in ("books", "web"):
+        (folder / f"{name}.jsonl").write_text('{"text": "a"}\n')
+    recipe = (
+        "name: r\nsources:\n- {name: web, jsonl: [web.jsonl]}\n- {name: books, jsonl: [books.jsonl]}\nsteps:\n"
+        "- {step: perplexity, reference: [books]%s}\n"
+    )
+    assert check(written(folder, recipe % ""), machine).remarks == ()
+    [remark] = check(written(folder, recipe % ", keep_buckets: [head, middle]"), machine).remarks
+    assert "drops most code, formulas, dialects and lists" in remark
+
+
 URLS = "name: r\nsources:\n- {name: web, %s}\nsteps:\n- {step: content_dedup}\n"
 
 

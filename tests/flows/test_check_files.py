@@ -32,6 +32,13 @@ STEPS = (
         },
     ),
     (
+        {"step": "rights", "protocols": ["robots"], "hosts": ["words", "hosts"]},
+        {
+            "hosts 1": "the list hosts has the line 'a.example:8443'; give an id, a host without its port, a URL, or a "
+            "folder as https://host/path/*"
+        },
+    ),
+    (
         {"step": "bad_words", "lists": {"any": "no", "de": "words"}},
         {"lists any": "the list no does not exist; correct the address"},
     ),
@@ -128,6 +135,7 @@ def machine(tmp_path, monkeypatch) -> MachineSettings:
         (tmp_path / name).write_text('{"text": "A text.", "id": "1", "kind": "a"}\n')
     (tmp_path / "empty.jsonl").touch()
     (tmp_path / "words").write_text("bad\n")
+    (tmp_path / "hosts").write_bytes(b"# ours\r\n\r\na.example\r\na.example:8443\r\n*\r\n")
     (tmp_path / "ut1/adult/domains").write_text("a.example\n")
     (tmp_path / "items.jsonl").write_text(json.dumps({"q": "What is the question of this item?"}))
     parquet.write_table(str(tmp_path / "table.parquet"), pa.table({"text": ["a"], "more": [1], "url": ["u"]}))

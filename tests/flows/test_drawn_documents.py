@@ -12,7 +12,7 @@ from gristmill.flows.recipe.variants import unfiltered
 from gristmill.flows.stages import heldout as heldout_stages
 from gristmill.flows.stages.corpus import Corpus, held_out
 from gristmill.flows.stages.documents import documents
-from gristmill.flows.stages.evaluation_documents import read
+from gristmill.flows.stages.evaluation.documents import read
 from gristmill.flows.stages.heldout import heldout, heldout_documents
 from gristmill.storage import layout, parquet
 from gristmill.storage.contents import ADDRESSES

@@ -13,7 +13,7 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.check import check
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.run.compared import comparable, tracked_names
-from gristmill.flows.stages.evaluation_documents import read
+from gristmill.flows.stages.evaluation.documents import read
 from gristmill.flows.stages.heldout import Data, heldout
 from gristmill.flows.stages.mixture import training_data
 from gristmill.storage import parquet

@@ -15,6 +15,7 @@ from gristmill.storage import parquet
 from gristmill.tasks.documents.step import DocumentStep, work_of
 from gristmill.tasks.models import fasttext
 from gristmill.tasks.models.classifiers import fold
+from gristmill.tasks.models.distillation.step import Distill
 from gristmill.tasks.models.embedding import Embedding
 from gristmill.tasks.models.filter import LearnedFilter
 from gristmill.tasks.models.harm import Harm
@@ -23,8 +24,9 @@ from gristmill.tasks.models.quality import Quality, QualityBucket
 from tests.corpora import Texts, context, ledger, read
 from tests.planted.text import pydoc_paragraphs
 
-# That of `embedding`, whose models are no part of a run, is in test_embedding.
-FILTERS = [row.settings for row in TABLE if issubclass(row.settings, LearnedFilter) and row.settings is not Embedding]
+# That of `embedding`, whose models are no part of a run, is in test_embedding, that of `distill` in test_distill.
+OTHERS = (Embedding, Distill)
+FILTERS = [row.settings for row in TABLE if issubclass(row.settings, LearnedFilter) and row.settings not in OTHERS]
 SMALL = {
     "perplexity": {"order": 2},
     "quality": {"dimensions": 4, "buckets": 500, "epochs": 3, "min_score": 0.5},

@@ -84,7 +84,7 @@ def test_a_training_beside_a_home_in_an_object_store_goes_on_on_another_machine(
     fewer = recipe | {"steps": recipe["steps"][:1], "mixture": recipe["mixture"] | {"packing": "best_fit"}}
     path = str(runs.write(fewer))
 
-    def run(local: str) -> tuple[str, str]:
+    def run(local: str, path: str = path) -> tuple[str, str]:
         environment = runs.environment("trained_store", local=str(tmp_path / local), executor="threads")
         environment |= s3.environment | {"GRISTMILL_HOME": "s3://crawl/home"}
         done = subprocess.run([sys.executable, "-c", TRAINS, path], env=environment, capture_output=True, text=True)
@@ -97,6 +97,12 @@ def test_a_training_beside_a_home_in_an_object_store_goes_on_on_another_machine(
     assert keeping.stored(f"{folder}/checkpoints") == {6, 12}
     kept = {name: files.checksum(f"{folder}/{name}") for name in ("metrics.jsonl", "model.safetensors", "config.json")}
     assert run("one")[0] == run("two")[0] == folder  # finished: found, and not trained again
+
+    point = f"{folder.rpartition('/')[2]}@step-6"
+    branch = fewer | {"name": "branch", "training": recipe["training"] | {"init_from": point}}
+    branched, said = run("branch", str(runs.write(branch)))
+    assert branched != folder and "branching from step 6 of" in said
+    assert files.checksum(f"{branched}/model.safetensors") == kept["model.safetensors"]  # nothing else has changed
 
     for name in ("manifest.json", "model.safetensors", "result.json", "checkpoints/step-00000012/COMMIT"):
         files.remove(f"{folder}/{name}")

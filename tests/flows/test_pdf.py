@@ -2,6 +2,7 @@
 
 import hashlib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -9,6 +10,7 @@ import pytest
 
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports.lineage import trace
+from gristmill.flows.stages.corpus import NothingLeftError, check_sources
 from gristmill.flows.stages.documents import documents
 from gristmill.storage import parquet
 from gristmill.storage.home import open_stage
@@ -71,3 +73,12 @@ def test_the_same_bytes_for_one_worker_and_two_and_a_ledger_that_balances(tmp_pa
     for row in (rows[0], rows[FILES + 3], rows[-2]):
         [found] = trace(str(tmp_path / "one"), row["id"], DEFAULT)
         assert found.record is not None and found.record.payload.startswith(b"%PDF-") and not found.trouble
+
+
+@pytest.mark.parametrize(("rule", "is_named"), [("extract.content_type", True), ("extract.empty_text", False)])
+def test_a_folder_of_pdf_documents_without_the_type_is_told_to_add_it(rule, is_named):
+    counts = {"papers": {"documents": 0, "records": 5, "drops": {rule: 5}}}
+    corpus = SimpleNamespace(documents=SimpleNamespace(result={"sources": counts}))
+    with pytest.raises(NothingLeftError, match="the source papers gives no documents") as caught:
+        check_sources(corpus)
+    assert ("`types: [html, text, pdf]`" in str(caught.value)) == is_named

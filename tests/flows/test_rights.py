@@ -156,15 +156,35 @@ def test_robots_files_of_a_crawl(crawl, tmp_path):
         [
             ("https://e.example/robots.txt", "301 Moved", [("Location", "https://www.e.example/r.txt")], b""),
             ("https://www.e.example/r.txt", "200 OK", plain, b"User-agent: *\nDisallow: /1\n"),
-            ("https://f.example/robots.txt", "301 Moved", [("Location", "/robots.txt")], b""),  # without an end
+            ("https://b.example/robots.txt", "301 Moved", [("Location", "/robots.txt")], b""),  # without an end
             ("https://a.example/robots.txt", "503 Busy", plain, b"User-agent: *\nDisallow: /\n"),
             ("https://d.example/robots.txt", "200 OK", plain, b"User-agent: *\nDisallow: /\n"),
             ("https://d.example/robots.txt", "404 Not Found", plain, b"User-agent: *\nDisallow: /\n"),  # the newer
+            ("https://f.example/robots.txt", "200 OK", plain, b"User-agent: *\nDisallow: /2\n"),
+            ("https://f.example/robots.txt", "503 Busy", plain, b""),  # says nothing about the file
+            ("http://f.example/robots.txt", "429 Slow down", plain, b""),
         ],
     )
     given = recipe(crawl, protocols=["robots"], robots=[str(lists / "robots.warc.gz")])
     corpus = curated(crawl, tmp_path / "home", given)
-    assert ledger(corpus, "site_rights") == {"e.example/1": ("robots", "*: line 2: Disallow: /1")}
+    assert ledger(corpus, "site_rights") == {
+        "e.example/1": ("robots", "*: line 2: Disallow: /1"),
+        "f.example/2": ("robots", "*: line 2: Disallow: /2"),
+    }
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("last", ["a", "z"])
+def test_of_several_lists_with_a_host_the_last_in_the_recipe_counts(crawl, tmp_path, last):
+    paths = {
+        name: site_list(tmp_path / f"{name}.jsonl", **{"e.example": f"User-agent: *\nDisallow: /{number}\n"})
+        for number, name in ((1, "a"), (2, "z"))
+    }
+    order = sorted(paths, key=lambda name: name == last)
+    given = recipe(crawl, protocols=["robots"], robots=[paths[name] for name in order])
+    corpus = curated(crawl, tmp_path / "home", given)
+    number = 1 if last == "a" else 2
+    assert ledger(corpus, "site_rights") == {f"e.example/{number}": ("robots", f"*: line 2: Disallow: /{number}")}
 
 
 def test_a_recipe_without_rights_keeps_its_stages(crawl, tmp_path):

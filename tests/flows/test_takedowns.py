@@ -17,7 +17,7 @@ from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.reports.dropped import dropped
 from gristmill.flows.reports.finished import finished
 from gristmill.flows.reports.run_page import write
-from gristmill.flows.stages.evaluation_documents import read
+from gristmill.flows.stages.evaluation.documents import read
 from gristmill.flows.stages.heldout import Data
 from gristmill.flows.stages.mixture import training_data
 from gristmill.storage import layout, parquet

@@ -136,6 +136,10 @@ def test_lines_of_one_page_are_in_one_half(tmp_path):
     texts = found("bare.jsonl", "jsonl")
     assert texts["folds_by"] == "text" and texts["roc_auc"] > 0.9, "the plant"
     assert 0.3 < found("bare.jsonl", "jsonl", "site")["roc_auc"] < 0.7
+    addressed = [{**row, "url": f"https://www.{row.pop('site')}.example/{i}"} for i, row in enumerate(bare)]
+    (tmp_path / "url.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in addressed))
+    hosts = found("url.jsonl", "jsonl")
+    assert hosts["folds_by"] == "host of url" and 0.3 < hosts["roc_auc"] < 0.7
     with pytest.raises(ValueError, match="has no host; choose another key with --group-column"):
         found("bare.jsonl", "jsonl", "host")
 

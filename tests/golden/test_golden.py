@@ -23,12 +23,21 @@ _VARIABLES = {
     '"edited" if edits else "signals"': ("edited", "signals"),
     'f"{step.rule}_duplicates"': ("content_duplicates", "url_duplicates"),
     'f"{step.step}_model"': ("quality_model", "perplexity_model"),
-    'f"{step.step}_cut"': tuple(f"{name}_cut" for name in _BY_STEPS),
+    'f"{step.step}_cut"': tuple(f"{name}_cut" for name in (*_BY_STEPS, "distill", "annotate")),
+    "name": ("annotate_sample", "rewrites_sample"),
     '"diversified" if diversifies else "semantic_duplicates"': ("semantic_duplicates", "diversified"),
     "INDEX": ("decontamination_index",),
     "HITS": ("decontamination_hits",),
     "STEP": ("group_losses",),
-    "step.step": ("line_dedup", "paragraph_dedup", "sentence_dedup", "substring_dedup", "decontamination", *_BY_STEPS),
+    "step.step": (
+        "line_dedup",
+        "paragraph_dedup",
+        "sentence_dedup",
+        "substring_dedup",
+        "decontamination",
+        "annotate",
+        *_BY_STEPS,
+    ),
 }
 
 

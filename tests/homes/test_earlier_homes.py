@@ -60,6 +60,8 @@ def test_what_has_changed_is_made_again_and_said_beforehand(unpacked, monkeypatc
     """A step with another version stands for one that a later release has changed."""
     monkeypatch.setattr(GopherQuality, "work_version", 99)
     before = manifests(unpacked)
+    recipe = unpacked / "recipe.yaml"  # `quality` had 5 epochs by default
+    recipe.write_text(recipe.read_text().replace("{step: quality,", "{step: quality, epochs: 5,"))
     remade = would_make(load("recipe.yaml"), MachineSettings())
     certain = {stage_of(one.label): one.why for one in remade.certain}
     others = {"mixture", "model", "edited"}  # of mixtures, models and the step `pii` there are other versions, too

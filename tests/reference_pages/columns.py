@@ -11,6 +11,8 @@ from gristmill.storage import schema, token_shards
 from gristmill.tasks.documents.measure import field
 from gristmill.tasks.documents.step import Signal, Step
 from gristmill.tasks.extraction.extract import Extract
+from gristmill.tasks.language_model.annotate import Annotate
+from gristmill.tasks.language_model.rewrite import CARRIED
 from tests.reference_pages.markdown import code, fence, page, table
 
 LEDGER = {
@@ -59,6 +61,9 @@ def columns_page() -> str:
         "## Signals",
         "A step adds its signals to the documents that reach it. The step `embedding` adds a column for each head.",
         table(("column", "type", "step", "meaning"), _signals()),
+        "## Rewrites",
+        "Documents of a source `rewrite` also have these columns. They are null for other documents of the recipe.",
+        table(("column", "type", "meaning"), _rewrites()),
         "## Ledger",
         "The ledger has one row for each dropped document. A condition on dropped documents can also name the columns "
         "above, with the values that the step saw.",
@@ -78,6 +83,11 @@ def _documents() -> Iterator[tuple[str, ...]]:
         yield code(each.name), each.type or "", each.kind or "", each.meaning
 
 
+def _rewrites() -> Iterator[tuple[str, ...]]:
+    for each in CARRIED:
+        yield code(each.name), f"{each.type}", each.metadata[b"what"].decode()
+
+
 def _signals() -> Iterator[tuple[str, ...]]:
     names: dict[str, list[str]] = {}
     rows = {}
@@ -93,9 +103,14 @@ def _signals() -> Iterator[tuple[str, ...]]:
 
 
 def signals(kind: type[Step]) -> Iterator[Signal]:
-    """The signals of a step. `embedding` has none without heads, `extract` none without PDF documents."""
-    step = Extract(types=("html", "pdf"), rights=True) if kind is Extract else kind.model_construct()
-    yield from step.signals
+    """The signals of a step. `embedding` has none without heads, `extract` none without PDF documents, and those of
+    `annotate` depend on the prompt."""
+    if kind is Extract:
+        yield from Extract(types=("html", "pdf"), rights=True).signals
+    elif kind is Annotate:
+        yield from Annotate(model="any", prompt="educational").signals
+    else:
+        yield from kind.model_construct().signals
 
 
 def _fields(columns: pa.Schema, meanings: dict[str, str]) -> Iterator[tuple[str, ...]]:

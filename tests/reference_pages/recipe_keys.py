@@ -110,7 +110,8 @@ def _words(of: dict[str, Any]) -> str:
             return "[" + ", ".join(map(_words, of["prefixItems"])) + "]"
         return f"list of {_words(of.get('items', {}))}"
     if kind == "object":
-        return f"mapping to {_words(of['additionalProperties'])}" if of.get("additionalProperties") else "mapping"
+        values = of.get("additionalProperties")
+        return f"mapping to {_words(values)}" if isinstance(values, dict) else "mapping"
     words = {"string": "text", "integer": "integer", "number": "number", "boolean": "true or false", "null": "null"}[
         kind
     ]

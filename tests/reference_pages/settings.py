@@ -6,9 +6,8 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from gristmill.flows.machine.settings import MachineSettings, variable
+from gristmill.flows.machine.settings import GROUPS, MachineSettings, variable
 from gristmill.flows.machine.variables import OTHERS
-from gristmill.storage.remote.config import RemoteIOConfig
 from tests.reference_pages.markdown import code, fence, page, table
 
 
@@ -31,7 +30,10 @@ def settings_page() -> str:
         table(("variable", "default", "meaning"), _machine()),
         "## Remote files",
         f"`{variable('remote_io')}` can also hold all of these as one JSON object.",
-        table(("variable", "default", "meaning"), _remote()),
+        table(("variable", "default", "meaning"), _group("remote_io")),
+        "## Language model server",
+        f"`{variable('lm')}` can also hold all of these as one JSON object.",
+        table(("variable", "default", "meaning"), _group("lm")),
         "## Deployments and tests",
         table(("variable", "meaning"), [(code(name), meaning) for name, meaning in OTHERS.items()]),
     )
@@ -39,13 +41,13 @@ def settings_page() -> str:
 
 def _machine() -> Iterator[tuple[str, ...]]:
     for name, field in MachineSettings.model_fields.items():
-        if not isinstance(field.default, RemoteIOConfig):
+        if name not in GROUPS:
             yield code(variable(name)), code(_value(field.default)), field.description or ""
 
 
-def _remote() -> Iterator[tuple[str, ...]]:
-    for each in fields(RemoteIOConfig):
-        yield code(variable("remote_io", each.name)), code(f"{each.default}"), each.metadata["description"]
+def _group(name: str) -> Iterator[tuple[str, ...]]:
+    for each in fields(GROUPS[name]):
+        yield code(variable(name, each.name)), code(f"{each.default}"), each.metadata["description"]
 
 
 def _value(default: Any) -> str:

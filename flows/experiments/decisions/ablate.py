@@ -35,7 +35,7 @@ from gristmill.flows.run.progress import duration
 from gristmill.flows.run.runner import run_context
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.dedup.near_duplicates import pairs_of_copies
-from gristmill.flows.stages.judge import check_judges, renamed_sets
+from gristmill.flows.stages.evaluation.judge import check_judges, renamed_sets
 from gristmill.flows.stages.proxy import ProxyResult
 from gristmill.flows.stats.protocol import Protocol, calibrate, decide, requests
 from gristmill.flows.stats.runs import RunRequest

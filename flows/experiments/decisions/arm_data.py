@@ -29,8 +29,8 @@ from gristmill.flows.recipe.given_files import tokenizer_path
 from gristmill.flows.recipe.proxy import ProxyConfig
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus, NothingLeftError
-from gristmill.flows.stages.evaluation_documents import evaluation_documents, sets_of, unfiltered_documents
-from gristmill.flows.stages.judge import of_other_sources
+from gristmill.flows.stages.evaluation.documents import evaluation_documents, sets_of, unfiltered_documents
+from gristmill.flows.stages.evaluation.judge import of_other_sources
 from gristmill.flows.stages.mixture import mixture
 from gristmill.flows.stages.removal import evaluation_removal
 from gristmill.flows.stages.tokens import (

@@ -15,7 +15,7 @@ from gristmill.flows.experiments.decisions.runs import evaluation_set
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe
-from gristmill.flows.stages.judge import CLEAN, clean_recipe
+from gristmill.flows.stages.evaluation.judge import CLEAN, clean_recipe
 from gristmill.flows.stages.mixture import MixturePlan
 from gristmill.flows.stats.runs import EvaluationSet
 from gristmill.storage import files

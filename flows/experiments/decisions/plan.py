@@ -26,7 +26,7 @@ from gristmill.flows.recipe.proxy import ProxyConfig, load_proxy
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.recipe.variants import Variant
 from gristmill.flows.run.progress import duration
-from gristmill.flows.stages.judge import TASK, judged_sets, set_names
+from gristmill.flows.stages.evaluation.judge import TASK, judged_sets, set_names
 from gristmill.flows.stats.crossed import SEED_SHARE, Components
 from gristmill.flows.stats.protocol import WANTED_POWER, Bank, Protocol, judged_units, tested_documents
 from gristmill.flows.stats.runs import EvaluationSet

@@ -15,7 +15,7 @@ from gristmill.flows.experiments.decisions.tasks import TaskAccuracy, TaskScreen
 from gristmill.flows.reports.dependents.graph import graph_of
 from gristmill.flows.reports.dependents.retractions import Staleness
 from gristmill.flows.reports.funnel import FunnelRow, frame
-from gristmill.flows.stages.judge import TASK
+from gristmill.flows.stages.evaluation.judge import TASK
 from gristmill.flows.stats.crossed import estimate
 from gristmill.flows.stats.protocol import Decision, Protocol
 from gristmill.flows.stats.runs import EvaluationSet, RunRequest

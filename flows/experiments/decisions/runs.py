@@ -13,8 +13,8 @@ from gristmill.flows.experiments.decisions.report import TrainedRun
 from gristmill.flows.experiments.decisions.tasks import DecisionTasks, mean_by_task
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.proxy import ProxyConfig
-from gristmill.flows.stages.evaluation_documents import read, sets_of
-from gristmill.flows.stages.judge import judged_sets
+from gristmill.flows.stages.evaluation.documents import read, sets_of
+from gristmill.flows.stages.evaluation.judge import judged_sets
 from gristmill.flows.stages.proxy import ProxyResult, ProxyRun, proxy_spec, train_proxies
 from gristmill.flows.stats.protocol import VERSION, Protocol
 from gristmill.flows.stats.runs import EvaluationSet, RunRequest

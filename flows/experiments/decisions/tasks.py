@@ -19,8 +19,8 @@ from gristmill.flows.experiments.decisions.arm_data import ComparisonData
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.given_files import task_digests, tasks_at
-from gristmill.flows.stages.judge import TASK
-from gristmill.flows.stages.task_losses import (
+from gristmill.flows.stages.evaluation.judge import TASK
+from gristmill.flows.stages.evaluation.task_losses import (
     both_ways,
     contained_examples,
     read_losses,

@@ -18,7 +18,7 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.check import before_run
 from gristmill.flows.recipe.proxy import ProxyConfig, load_proxy
 from gristmill.flows.recipe.recipe import Recipe
-from gristmill.flows.stages.judge import check_judges
+from gristmill.flows.stages.evaluation.judge import check_judges
 from gristmill.flows.stats.law import ScalingRuns
 
 if TYPE_CHECKING:

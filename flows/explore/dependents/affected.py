@@ -5,7 +5,7 @@ All of it follows from the files of the home. What these do not say is in `gaps`
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -65,7 +65,7 @@ class AffectedStage:
 class AffectedTraining:
     """A model or proxy run. `checkpoints`: steps of those that are kept; of documents `read`: how many of them it read,
     None if that was not computed, `first_step`: the first that read one, `times`: how often a token of them was read on
-    average; `has_read`: the kept checkpoints from that step on."""
+    average; `has_read`: the kept checkpoints from that step on; `stale`: why a model is stale, a sentence each."""
 
     stage: str
     recipes: tuple[str, ...]
@@ -73,6 +73,7 @@ class AffectedTraining:
     read: int | None = None
     first_step: int | None = None
     times: float | None = None
+    stale: tuple[str, ...] = ()
 
     @property
     def has_read(self) -> tuple[int, ...]:
@@ -176,12 +177,17 @@ def affected_by(settings: MachineSettings, graph: HomeGraph, thing: Thing, price
     """What depends on a thing. Raises LookupError for one that nothing in the home has."""
     if thing.kind in OF_DOCUMENTS:
         with documents.matching(thing) as (match, columns):
-            found = documents.find_documents(graph, match, columns)
+            found = documents.find_documents(settings, graph, match, columns)
+        if thing.kind == "text":
+            found.gaps += documents.short_text(thing.name)
+        documents.add_rewrites(graph, found)
         return affected_by_documents(settings, graph, str(thing), thing.kind, found, prices)
     roots = stage_roots(graph, thing)
     if not roots.why:
         more = f" ({'; '.join(roots.notes)})" if roots.notes else ""
-        raise LookupError(f"no stage in {graph.home} has the {thing}{more}. `gristmill home status` lists the stages")
+        has = "is called" if thing.kind == "stage" else f"has the {thing.kind.replace('-', ' ')}"
+        name = str(thing).removeprefix(f"{thing.kind.replace('-', ' ')} ")
+        raise LookupError(f"no stage in {graph.home} {has} {name}{more}. `gristmill home status` lists the stages")
     parts = _Parts(graph, graph.dependents(roots.why), roots, gaps=[*roots.notes])
     return _report(settings, parts, str(thing), thing.kind, prices)
 
@@ -222,7 +228,10 @@ def _report(settings: MachineSettings, parts: _Parts, name: str, kind: str, pric
         for run in graph.runs
         if (count := sum(label in reached for label in run.stages))
     )
-    trainings = _trainings(settings, parts)
+    trainings = tuple(
+        replace(one, stale=staleness.of_model(one.stage)) if one.stage.startswith("model-") else one
+        for one in _trainings(settings, parts)
+    )
     roots = tuple(label for label, edge in reached.items() if edge is None)
     times = sorted(stage.made for stage in stages if stage.stage in roots and stage.made)
     return Affected(
@@ -284,7 +293,7 @@ def _shards(parts: _Parts, stage: FinishedStage) -> tuple[int, ...] | None:
     if stage.label in known:
         return known[stage.label]
     if known and (stage.counts_documents or stage.name == "tokens"):
-        origins = [label for label in parts.graph.origins([stage.label]) if label in known]
+        origins = [label for label in parts.graph.extractions(stage.label) if label in known]
         if len(origins) == 1:
             return known[origins[0]]
     return None

@@ -1,27 +1,39 @@
 """Documents of a home by id, URL, host, takedown list or likeness to a text, and the stages that hold them."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from gristmill.flows.machine.context import job_options
+from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.reports.dependents.graph import HomeGraph
 from gristmill.flows.reports.dependents.things import Thing
+from gristmill.flows.reports.search.opened import code_sent, executor
 from gristmill.storage import files, parquet
 from gristmill.storage.home import FinishedStage
 from gristmill.tasks.dedup.near.settings import Shingling
 from gristmill.tasks.dedup.takedowns import taken_down
 from gristmill.tasks.documents.normalize import Normalize, rewrite
+from gristmill.tasks.engine import options
+from gristmill.tasks.engine.jobs import Code, check_code
+from gristmill.tasks.engine.options import JobOptions
 from gristmill.tasks.evaluation.similar import THRESHOLD, Given, given, likest
+from gristmill.tasks.url.canonical import Canonical
+from gristmill.tasks.url.lists import ENTRIES, ListError, check_takedowns
+from gristmill.tasks.url.lists import taken_down as address_key
 from gristmill.tasks.url.step import Url
 
 MIN_SHINGLES = 25  # of a text that counts as contained in another one: most shorter ones are in many texts
+_ORIGIN = "derived_from"  # a column: the id of the document that one was rewritten from
+FEW_PARTS = 16  # whose texts threads of this process read, in about the time that an executor takes to start
 _NUMBER = re.compile(r"-(\d{5,})\.parquet$")
 
 
@@ -69,25 +81,32 @@ class Holding:
     tokens: int | None
 
 
-# Gives for each row of a table why it matches, null for one that does not.
-Match = Callable[[FinishedStage, pa.Table], pa.ChunkedArray]
+class Match(Protocol):
+    """Gives for each row of a table why it matches, null for one that does not. `normalize`: the settings by which the
+    extraction has rewritten its texts."""
+
+    def __call__(self, normalize: Mapping[str, Any] | None, table: pa.Table) -> pa.ChunkedArray: ...
 
 
 @contextmanager
 def matching(thing: Thing) -> Iterator[tuple[Match, tuple[str, ...]]]:
     """How documents are matched with a thing, and the columns that this needs. URLs and hosts match as entries of a
-    takedown list do. Raises ValueError for a text without a word, ListError for what no list may have."""
+    takedown list do. Raises ValueError for a text without a word, and for what no list may have."""
     if thing.kind == "text":
-        yield _alike(_text_of(thing.name)), ("id", "text")
+        yield Alike((_text_of(thing.name),)), ("id", "text")
         return
     if thing.kind == "document" and len(thing.name) < 32:
         label = pa.scalar(f"id {thing.name}...")
 
-        def by_prefix(_: FinishedStage, table: pa.Table) -> pa.ChunkedArray:
+        def by_prefix(normalize: Mapping[str, Any] | None, table: pa.Table) -> pa.ChunkedArray:
             return pc.if_else(pc.starts_with(table["id"], thing.name), label, pa.scalar(None, pa.string()))
 
         yield by_prefix, ("id",)
         return
+    try:
+        address_key(thing.name, Canonical())
+    except ListError:
+        raise ValueError(f"documents are not found by {str(thing)!r}; {ENTRIES}") from None
     with TemporaryDirectory(prefix="gristmill-") as folder:
         Path(folder, "entry").write_text(f"{thing.name}\n", encoding="utf-8")
         with listing([str(Path(folder, "entry"))]) as match:
@@ -96,13 +115,27 @@ def matching(thing: Thing) -> Iterator[tuple[Match, tuple[str, ...]]]:
 
 @contextmanager
 def listing(lists: list[str]) -> Iterator[Match]:
-    """Documents that takedown lists name."""
+    """Documents that takedown lists name. Raises ListError for a line that cannot be understood."""
+    for path in lists:
+        check_takedowns(path, Canonical())
     pinned = Url(takedowns=tuple(lists)).pinned()
 
-    def by_list(_: FinishedStage, table: pa.Table) -> pa.ChunkedArray:
+    def by_list(normalize: Mapping[str, Any] | None, table: pa.Table) -> pa.ChunkedArray:
         return taken_down(table, pinned)
 
     yield by_list
+
+
+def short_text(path: str) -> list[str]:
+    """A sentence on what is not found of a text with few shingles; none for a longer one."""
+    [size] = alike_index([_text_of(path)]).sizes.tolist()
+    if size >= MIN_SHINGLES:
+        return []
+    return [
+        f"the text {path} has {size} different sequences of five words, fewer than {MIN_SHINGLES}: only documents that "
+        "are like it as a whole were searched, and not longer ones that contain it. Give a longer part of the text, or "
+        "search the phrase with `gristmill explain find`"
+    ]
 
 
 def _text_of(path: str) -> str:
@@ -120,20 +153,29 @@ def alike_index(texts: list[str]) -> Given:
     return index
 
 
-def _alike(text: str) -> Match:
-    alike_index([text])  # whose error is of the text, and not of a shard
-    by_settings: dict[str, Given] = {}
+@dataclass(frozen=True)
+class Alike:
+    """Matches documents that are like one of some texts, or contain it. `rewrites`: the texts are compared as each
+    extraction would have left them. Raises ValueError where none has a word."""
 
-    def alike(stage: FinishedStage, table: pa.Table) -> pa.ChunkedArray:
-        settings = stage.settings.get("normalize")
-        if (key := repr(settings)) not in by_settings:
-            normal = text
-            if settings:  # as the extraction would have left it
-                [normal] = rewrite(Normalize.model_validate(settings), pa.array([text], pa.large_string())).to_pylist()
-            by_settings[key] = alike_index([normal])
-        return likeness(by_settings[key], table["text"])
+    texts: tuple[str, ...]
+    rewrites: bool = True
+    _indexes: dict[str, Given] = field(default_factory=dict)
 
-    return alike
+    def __post_init__(self) -> None:
+        self._index(None)  # whose error is of the texts, and not of a shard
+
+    def __call__(self, normalize: Mapping[str, Any] | None, table: pa.Table) -> pa.ChunkedArray:
+        return likeness(self._index(normalize if self.rewrites else None), table["text"])
+
+    def _index(self, normalize: Mapping[str, Any] | None) -> Given:
+        if (key := repr(normalize)) not in self._indexes:
+            texts = list(self.texts)
+            if normalize:
+                column = pa.array(texts, pa.large_string())
+                texts = rewrite(Normalize.model_validate(normalize), column).to_pylist()
+            self._indexes[key] = alike_index(texts)
+        return self._indexes[key]
 
 
 def likeness(index: Given, texts: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -147,42 +189,110 @@ def likeness(index: Given, texts: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array([said], pa.string())
 
 
-def find_documents(graph: HomeGraph, match: Match, columns: tuple[str, ...]) -> FoundDocuments:
+@dataclass(frozen=True)
+class Part:
+    """A part of a stage `documents` that is searched."""
+
+    stage: str
+    shard: int
+    path: str
+    ledger: str
+    normalize: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True)
+class PartSearch:
+    """A search in parts, as it is sent to workers. `code`: that of the process that asks, None where it works itself; a
+    worker with another raises RuntimeError."""
+
+    match: Match
+    columns: tuple[str, ...]
+    code: Code | None
+    options: JobOptions = field(default_factory=options.current)
+
+    def __call__(self, part: Part) -> tuple[list[FoundDocument], list[str], str]:
+        """The documents, the ids of records that were dropped before they became documents, and what could not be
+        read."""
+        options.configure(self.options)
+        if self.code is not None:
+            check_code(self.code)
+        try:
+            return *_find_in(part, self.match, self.columns), ""
+        except (OSError, RuntimeError, ValueError) as error:
+            return [], [], f"shard {part.shard} of {part.stage} cannot be searched: {error}"
+
+
+def find_documents(
+    settings: MachineSettings, graph: HomeGraph, match: Match, columns: tuple[str, ...], few: int = FEW_PARTS
+) -> FoundDocuments:
     """The documents that match, in all stages of the home that extracted texts. Reads `columns` of all their parts, a
-    row group at a time; holds what it finds."""
+    row group at a time; holds what it finds.
+
+    A search of texts in more than `few` parts is made by jobs of the machine's executor, others in threads.
+    """
     found = FoundDocuments()
+    parts = []
     for label, stage in sorted(graph.stages.items()):
         if stage.name != "documents":
             continue
         if label in graph.collected:
             found.gaps.append(f"{label} was collected, so its documents cannot be searched")
             continue
-        for shard, part in enumerate(stage.parts):
-            try:
-                _find_in(found, stage, shard, part, match, columns)
-            except (OSError, RuntimeError, ValueError) as error:
-                found.gaps.append(f"shard {shard} of {label} cannot be searched: {error}")
+        normalize = stage.settings.get("normalize")
+        parts += [Part(label, n, path, stage.ledger(n), normalize) for n, path in enumerate(stage.parts)]
+    options.configure(job_options(settings))
+    results: dict[int, tuple[list[FoundDocument], list[str], str]] = {}
+    # ids and URLs are read in a moment, and lists of entries are files of this machine
+    with executor(settings, "text" not in columns or len(parts) <= few) as workers:
+        results |= workers.map(PartSearch(match, columns, code_sent(workers, __name__)), parts)
+    for number, part in enumerate(parts):
+        documents, records, gap = results[number]
+        found.documents += documents
+        if records:
+            found.records.setdefault(part.stage, []).extend(records)
+        found.gaps += [gap] if gap else []
     return found
 
 
-def _find_in(
-    found: FoundDocuments, stage: FinishedStage, shard: int, part: str, match: Match, columns: tuple[str, ...]
-) -> None:
+def add_rewrites(graph: HomeGraph, found: FoundDocuments) -> None:
+    """Add the rewrites of documents, and the rewrites of these. Reads a column of the stages that have rewrites."""
+    new = {(one.stage, one.id) for one in found.documents}
+    while new:
+        ids = pa.array(sorted({id_ for _, id_ in new}), pa.string())
+
+        def written_from(normalize: Mapping[str, Any] | None, table: pa.Table, ids: pa.Array = ids) -> pa.ChunkedArray:
+            origin = table[_ORIGIN]
+            entry = pc.binary_join_element_wise("rewrite of", origin, " ")
+            return pc.if_else(pc.is_in(origin, ids), entry, pa.scalar(None, pa.string()))
+
+        more: list[FoundDocument] = []
+        for label, stage in sorted(graph.stages.items()):
+            if stage.name == "documents" and label not in graph.collected:
+                for shard, path in enumerate(stage.parts):
+                    if _ORIGIN in parquet.columns(path):
+                        part = Part(label, shard, path, stage.ledger(shard), None)
+                        more += _find_in(part, written_from, (_ORIGIN,))[0]
+        known = {(one.stage, one.id) for one in found.documents}
+        added = [one for one in more if (one.stage, one.id) not in known]
+        found.documents += added
+        new = {(one.stage, one.id) for one in added}
+
+
+def _find_in(part: Part, match: Match, columns: tuple[str, ...]) -> tuple[list[FoundDocument], list[str]]:
     wanted = list(dict.fromkeys([*columns, "id", "source", "url", "file"]))
-    for table in parquet.groups(part, wanted):
-        entries = match(stage, table)
+    found = []
+    for table in parquet.groups(part.path, wanted):
+        entries = match(part.normalize, table)
         rows = table.drop_columns([name for name in table.column_names if name == "text"])
         rows = rows.append_column("entry", entries).filter(pc.is_valid(entries))
-        found.documents += [
-            FoundDocument(row["id"], row["source"], row["url"], row["file"], stage.label, shard, row["entry"])
+        found += [
+            FoundDocument(row["id"], row["source"], row["url"], row["file"], part.stage, part.shard, row["entry"])
             for row in rows.to_pylist()
         ]
-    if "text" in columns:
-        return
-    ledger = parquet.read_table(stage.ledger(shard), ["id", "url"])
-    ids = ledger.filter(pc.is_valid(match(stage, ledger)))["id"].to_pylist()
-    if ids:
-        found.records.setdefault(stage.label, []).extend(ids)
+    if "text" in columns or _ORIGIN in columns:  # which a ledger does not have
+        return found, []
+    ledger = parquet.read_table(part.ledger, ["id", "url"])
+    return found, ledger.filter(pc.is_valid(match(part.normalize, ledger)))["id"].to_pylist()
 
 
 def holdings(
@@ -214,7 +324,7 @@ def holdings(
 def _numbers(graph: HomeGraph, found: FoundDocuments, stage: FinishedStage) -> set[int] | None:
     """The shards in which documents are, of a stage with as many shards as the extraction that it was made from; else
     None."""
-    origins = [label for label in graph.origins([stage.label]) if graph.stages[label].name == "documents"]
+    origins = sorted(graph.extractions(stage.label))
     if len(origins) != 1 or stage.name in ("evaluation_documents", "heldout_documents", "evaluation_tokens"):
         return None
     if not stage.counts_documents and stage.name not in ("tokens", "documents"):

@@ -2,7 +2,7 @@
 they are found again without their texts.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,19 +13,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gristmill.flows.explore.dependents.documents import (
+    FEW_PARTS,
+    Alike,
     FoundDocument,
     FoundDocuments,
-    alike_index,
+    add_rewrites,
     find_documents,
-    likeness,
     listing,
     matching,
+    short_text,
 )
-from gristmill.flows.explore.dependents.scan import MARKS, phrases
+from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.reports.dependents.graph import HomeGraph
 from gristmill.flows.reports.dependents.things import Thing
+from gristmill.flows.reports.search.opened import code_sent, executor
 from gristmill.storage import files, parquet
-from gristmill.storage.home import FinishedStage
+from gristmill.tasks.search import marks as mark_search
+from gristmill.tasks.search.marks import MARKS, OtherPhrases, phrases
 
 LIKE = "near-duplicate: "  # how the entry of a document begins that was found by its likeness to another
 
@@ -55,20 +59,21 @@ class Target:
     marks: tuple[int, ...]
 
 
-def find_targets(graph: HomeGraph, request: Request) -> tuple[FoundDocuments, list[Target]]:
+def find_targets(settings: MachineSettings, graph: HomeGraph, request: Request) -> tuple[FoundDocuments, list[Target]]:
     """The documents that a request names, the near-duplicates of these, and the marks of all.
 
-    Reads all extracted texts of the home three times. The texts of the documents found, and their shingles, are in
-    memory at once.
+    Reads all extracted texts of the home twice, and another time for each text that is given, with jobs of the
+    machine's executor. The texts of the documents found, and their shingles, are in memory at once.
     Raises ValueError for a request without an entry, and for a text without words.
     """
-    named = _named(graph, request)
+    named = _named(settings, graph, request)
     texts = dict(_texts(graph, named))
     given = [Path(path).read_text("utf-8-sig") for path in request.texts]
     alike = [text for text, _ in texts.values() if _has_words(text)] + given
-    found = _with_near(graph, named, alike) if alike else named
+    found = _with_near(settings, graph, named, alike) if alike else named
+    add_rewrites(graph, found)
     texts |= {name: text for name, text in _texts(graph, found) if name not in texts}
-    marks = _marks(graph, {name: text for name, (text, _) in texts.items()})
+    marks = _marks(settings, graph, {name: text for name, (text, _) in texts.items()})
     targets = []
     for one in {each.id: each for each in reversed(found.documents)}.values():
         text, source = texts[one.id]
@@ -78,7 +83,7 @@ def find_targets(graph: HomeGraph, request: Request) -> tuple[FoundDocuments, li
     return found, sorted(targets, key=lambda target: target.id)
 
 
-def _named(graph: HomeGraph, request: Request) -> FoundDocuments:
+def _named(settings: MachineSettings, graph: HomeGraph, request: Request) -> FoundDocuments:
     """The documents that entries and lists name. Those like a given text are found with the near-duplicates."""
     if not (request.entries or request.lists or request.texts):
         raise ValueError("nothing is to be taken down. Name entries (--entry), a list (--list) or a text (--text-like)")
@@ -93,13 +98,13 @@ def _named(graph: HomeGraph, request: Request) -> FoundDocuments:
             lists.append(str(Path(folder, "entry")))
         if lists:
             match = stack.enter_context(listing(lists))
-            found = find_documents(graph, match, ("id", "url"))
+            found = find_documents(settings, graph, match, ("id", "url"))
     for path in request.texts:
         with matching(Thing("text", path)) as (match, columns):
-            like = find_documents(graph, match, columns)
+            like = find_documents(settings, graph, match, columns)
         known = {(one.stage, one.id) for one in found.documents}
         found.documents += [one for one in like.documents if (one.stage, one.id) not in known]
-        found.gaps += like.gaps
+        found.gaps += [*like.gaps, *short_text(path)]
     return found
 
 
@@ -122,14 +127,11 @@ def _texts(graph: HomeGraph, found: FoundDocuments) -> Iterator[tuple[str, tuple
                     yield row["id"], (row["text"], row["source"])
 
 
-def _with_near(graph: HomeGraph, named: FoundDocuments, texts: Sequence[str]) -> FoundDocuments:
+def _with_near(
+    settings: MachineSettings, graph: HomeGraph, named: FoundDocuments, texts: Sequence[str]
+) -> FoundDocuments:
     """The documents, and all that are like one of the texts or contain it."""
-    index = alike_index(list(texts))
-
-    def match(_: FinishedStage, table: pa.Table) -> pa.ChunkedArray:
-        return likeness(index, table["text"])
-
-    near = find_documents(graph, match, ("id", "text"))
+    near = find_documents(settings, graph, Alike(tuple(texts), rewrites=False), ("id", "text"))
     known = {(one.stage, one.id) for one in named.documents}
     entries = {one.id: one.entry for one in named.documents}
 
@@ -141,28 +143,20 @@ def _with_near(graph: HomeGraph, named: FoundDocuments, texts: Sequence[str]) ->
     return FoundDocuments([*named.documents, *more], named.records, gaps)
 
 
-def _marks(graph: HomeGraph, texts: dict[str, str]) -> dict[str, tuple[int, tuple[int, ...]]]:
+def _marks(
+    settings: MachineSettings, graph: HomeGraph, texts: dict[str, str]
+) -> dict[str, tuple[int, tuple[int, ...]]]:
     """By id, how many phrases a text has, and its marks. Holds the phrases of the texts."""
     ids = sorted(texts)
     own = dict(zip(ids, phrases([texts[name] for name in ids]), strict=True)) if ids else {}
     every = np.unique(np.concatenate([*own.values(), np.empty(0, np.uint64)]))
     common = np.zeros(len(every), bool)
-    for values in _other_phrases(graph, set(ids)) if len(every) else ():
-        at = np.searchsorted(every, values)
-        at[at == len(every)] = 0
-        common[at[every[at] == values]] = True
+    labels = [label for label, stage in sorted(graph.stages.items()) if stage.name == "documents"]
+    parts = [part for label in labels if label not in graph.collected for part in graph.stages[label].parts]
+    if len(every):
+        with executor(settings, len(parts) <= FEW_PARTS) as workers:
+            work = OtherPhrases(every, tuple(ids), code_sent(workers, mark_search.__name__))
+            for _, places in workers.map(work, parts):
+                common[places] = True
     unique = every[~common]
     return {name: (len(values), tuple(np.intersect1d(values, unique)[:MARKS].tolist())) for name, values in own.items()}
-
-
-def _other_phrases(graph: HomeGraph, ids: Iterable[str]) -> Iterator[np.ndarray]:
-    """The phrases of all documents of the home but some, a row group at a time."""
-    left_out = pa.array(sorted(ids), pa.string())
-    for label, stage in sorted(graph.stages.items()):
-        if stage.name != "documents" or label in graph.collected:
-            continue
-        for part in stage.parts:
-            for table in parquet.groups(part, ["id", "text"]):
-                texts = table.filter(pc.invert(pc.is_in(table["id"], left_out)))["text"].to_pylist()
-                if texts:
-                    yield np.unique(np.concatenate(phrases(texts)))

@@ -20,6 +20,7 @@ def parts(report: Affected) -> Iterator[str | Table]:
         yield documents(report)
     if report.trainings:
         yield trainings(report.trainings)
+        yield from (f"stale: {one.stage}: {reason}" for one in report.trainings for reason in one.stale)
     yield from tables(report)
     yield from (f"unknown: {gap}" for gap in report.gaps)
 
@@ -55,7 +56,8 @@ def summary(report: Affected) -> Iterator[str]:
     if report.found is not None:
         records = sum(map(len, report.found.records.values()))
         dropped = f", and {records:,} records that were dropped before they became documents" if records else ""
-        yield f"{len(report.found.ids):,} documents match{dropped}"
+        count = len(report.found.ids)
+        yield f"{count:,} {'document matches' if count == 1 else 'documents match'}{dropped}"
     yield from (f"retracted: {sentence}" for sentence in report.retracted)
     yield cost_line(report.cost)
 

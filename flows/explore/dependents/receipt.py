@@ -3,7 +3,7 @@
 <home>/receipts/<id>.json    what was there before, written first; then each search, the newest last
 <home>/receipts/<id>.txt     the same in sentences
 
-A receipt has no text of a document, but marks by which a copy is found (`gristmill.flows.explore.dependents.scan`).
+A receipt has no text of a document, but marks by which a copy is found (`gristmill.tasks.search.marks`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,17 +15,19 @@ import orjson
 from pydantic import TypeAdapter
 
 from gristmill.flows.explore.dependents.affected import Affected
+from gristmill.flows.explore.dependents.answers import answers_about
 from gristmill.flows.explore.dependents.documents import FoundDocuments
 from gristmill.flows.explore.dependents.erasure import LIKE, Request, Target
-from gristmill.flows.explore.dependents.scan import MARKS, WORDS, Marks, Scanned, scan
+from gristmill.flows.explore.dependents.scan import Scanned, scan
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.reports.dependents.graph import HomeGraph
 from gristmill.storage import checked_json, files
 from gristmill.storage.contents import ADDRESSES
 from gristmill.storage.home import FinishedStage
-from gristmill.storage.printable import redact_url
+from gristmill.storage.printable import redact_url, redact_user
 from gristmill.tasks.engine.code_version import release
 from gristmill.tasks.reading.listing import Shard, recorded_file
+from gristmill.tasks.search.marks import MARKS, WORDS, Marks
 
 FOLDER = "receipts"
 _SHARDS = TypeAdapter(list[Shard])
@@ -57,7 +59,7 @@ def begin(
     """Write what is there before a takedown. One for the same request keeps its searches, and what was there before the
     first."""
     asked = {
-        "entries": [redact_url(entry) for entry in request.entries],
+        "entries": [redact_user(entry) for entry in request.entries],
         "lists": [{"file": path.rpartition("/")[2], "digest": files.checksum(path)} for path in request.lists],
         "texts": [files.checksum(path) for path in request.texts],
     }
@@ -85,6 +87,7 @@ def begin(
         ],
         "exports": [{"address": redact_url(one.address), "label": one.label} for one in report.exports],
         "source_files": _source_files(graph, found),
+        "answers": answers_about(graph, found.ids),
         "unknown": list(report.gaps),
         "searches": [],
     }  # fmt: skip
@@ -117,25 +120,32 @@ def search(
     progress: Callable[[str], None] = lambda path: None,
 ) -> Receipt:
     """Search the home, the local folder and exports for what is left, add the result to the receipt, and return it.
-    Exports that recorded runs named when the receipt was begun, or name now, are searched, too."""
+    Exports that recorded runs named when the receipt was begun, or name now, are searched, too, and so are all folders
+    of earlier searches. Raises FileNotFoundError for an export that is not there and was never searched."""
     home = settings.home
-    # a run with the list has released the runs that recorded the exports
-    known = [one.address for one in graph.exports] + [one["address"] for one in receipt.value["exports"]]
-    recorded = [address for address in known if files.exists(address)]
-    folders = [settings.local_folder, *recorded, *map(files.absolute, exports)]
-    more = [each for each in dict.fromkeys(folders) if each != home and not each.startswith(f"{home}/")]
+    # a run with the list has released the runs that recorded the exports; what was searched before is searched again
+    before = [each for one in receipt.value["searches"] for each in one["searched"]]
+    known = [one.address for one in graph.exports] + [one["address"] for one in receipt.value["exports"]] + before
+    given = [files.absolute(each) for each in exports]
+    folders = [each for each in dict.fromkeys([settings.local_folder, *known, *given]) if not _is_within(each, home)]
+    more = [each for each in folders if files.exists(each)]
+    gone = [each for each in folders if each not in more]
+    if wrong := [each for each in given if each in gone and each not in known]:
+        raise FileNotFoundError(f"export not found: {redact_url(wrong[0])}. Check --export")
     without = {receipt.path, _text_path(receipt.path)}
     folder = files.join(home, FOLDER)
     without |= {files.join(folder, name) for name in files.names(folder)}
-    scanned = scan(graph, marks_of(receipt), [home, *more], without, progress)
+    scanned = scan(settings, graph, marks_of(receipt), [home, *more], without, progress)
     there = {label for label in graph.stages if label not in graph.collected}
     entry = {
         "when": _now(),
         "release": release(),
         "searched": [redact_url(each) for each in [home, *more]],
+        "gone": [redact_url(each) for each in gone if each != settings.local_folder],
         "files": scanned.files,
         "bytes": scanned.bytes,
         "remnants": [asdict(one) for one in scanned.remnants],
+        "to_delete": _to_delete(graph, scanned, [home, settings.local_folder], more),
         "not_searched": {why: {"files": n, "example": path} for why, (n, path) in sorted(scanned.skipped.items())},
         "unread": scanned.unread,
         "removed_stages": [one["stage"] for one in receipt.value["stages"] if one["stage"] not in there],
@@ -146,6 +156,21 @@ def search(
     searched = Receipt(receipt.id, receipt.path, value)
     files.write_bytes(_text_path(receipt.path), "".join(f"{line}\n" for line in lines(searched)).encode())
     return searched
+
+
+def _is_within(folder: str, home: str) -> bool:
+    return folder == home or folder.startswith(f"{home}/")
+
+
+def _to_delete(graph: HomeGraph, scanned: Scanned, homes: Sequence[str], folders: Sequence[str]) -> list[str]:
+    """The folders of exports, and the other files outside of stages, that have remnants."""
+    stages = f"{files.join(graph.home, 'stages')}/"
+    exports = [each for each in folders if each not in homes]
+    found: dict[str, None] = {}
+    for one in scanned.remnants:
+        if not one.path.startswith(stages):
+            found[next((each for each in exports if _is_within(one.path, each)), one.path)] = None
+    return list(found)
 
 
 def _remaining(graph: HomeGraph, scanned: Scanned) -> list[dict[str, Any]]:
@@ -188,7 +213,8 @@ def _source_files(graph: HomeGraph, found: FoundDocuments) -> list[str]:
             if one.stage == label and one.shard in jobs:
                 shard = recorded_file(_SHARDS.validate_python(jobs[one.shard][ADDRESSES]), one.file)
                 paths[shard.path] = None
-    return list(paths)
+    inside = files.join(graph.home, "stages")  # where rewrites were read
+    return [path for path in paths if not path.startswith(inside)]
 
 
 def lines(receipt: Receipt) -> Iterator[str]:
@@ -212,6 +238,8 @@ def lines(receipt: Receipt) -> Iterator[str]:
         )
     for one in value["trainings"]:
         yield from _training_lines(one)
+    if answers := value.get("answers"):
+        yield f"answers of language models about them: {len(answers):,}, which are removed after the run"
     for path in value["source_files"]:
         yield f"source file outside of the home, which had the record: {path}"
     without = [one["id"] for one in value["documents"] if not one["marks"]]
@@ -246,15 +274,22 @@ def _search_lines(receipt: Receipt, last: Mapping[str, Any]) -> Iterator[str]:
         f"{WORDS} words of each document"
     )
     yield from (f"  {each}" for each in last["searched"])
+    yield from (f"not there any more: {each}" for each in last.get("gone", ()))
     if last["removed_stages"]:
         yield f"removed since: {', '.join(last['removed_stages'])}"
     for one in last["remnants"][:_SHOWN]:
         yield f"left: {one['path']} has {one['marks']} of {one['of']} phrases of {one['document']}"
     if len(last["remnants"]) > _SHOWN:
         yield f"and {len(last['remnants']) - _SHOWN:,} more in {receipt.id}.json"
+    for path in last.get("to_delete", ()):  # a search of an earlier version has none
+        yield from _deletion(path)
     for one in last["remaining_stages"]:
         recipes = ", ".join(one["kept_by_recipes"]) or "none: gristmill home gc --delete --days 0 removes it"
         yield f"{one['stage']} is kept by runs of the recipes {recipes}"
+        if one["stage"].startswith("documents-") and one["kept_by_recipes"]:
+            yield "  to remove it, name the list in a step `url` before `extract` of these recipes, and run them again"
+    if last.get("to_delete"):
+        yield f"then search again: gristmill home takedown --check {receipt.id}"
     for why, each in last["not_searched"].items():
         yield f"not searched, {why}: {each['files']:,} files, such as {each['example']}"
     yield from (f"not readable: {each}" for each in last["unread"])
@@ -263,6 +298,15 @@ def _search_lines(receipt: Receipt, last: Mapping[str, Any]) -> Iterator[str]:
     else:
         paths = len({one["path"] for one in last["remnants"]})
         yield f"NOT CLEAN: {paths:,} files have parts of the documents, {len(last['unread']):,} could not be read"
+
+
+def _deletion(path: str) -> Iterator[str]:
+    if path.endswith((".db", ".sqlite")):
+        yield f"remove what has parts of the documents from the database {path}, such as a run in MLflow"
+    elif path.rpartition("/")[2].count(".") and not files.is_folder(path):
+        yield f"delete the file {path}"
+    else:
+        yield f"delete the export {path}, and its copies"
 
 
 def _text_path(path: str) -> str:

@@ -121,6 +121,10 @@ def _reasons(staleness: Staleness) -> Mapping[tuple[str, str], tuple[str, ...]]:
     for label, stage in graph.stages.items():
         if stage.name in ("model", "proxy", "doremi"):
             tag = model_run.KEY_TAG if stage.name == "model" else tracking.STAGE_TAG
-            if reasons := tuple(one.sentence for one in staleness.retractions_of([label])):
+            if stage.name == "model":
+                reasons = staleness.of_model(label)
+            else:
+                reasons = tuple(one.sentence for one in staleness.retractions_of([label]))
+            if reasons:
                 found[tag, stage.key] = reasons
     return found

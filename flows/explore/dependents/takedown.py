@@ -22,6 +22,7 @@ from gristmill.flows.reports.dependents.graph import HomeGraph, graph_of
 from gristmill.flows.reports.recorded import WouldMake, would_make
 from gristmill.flows.run import garbage
 from gristmill.storage import files
+from gristmill.tasks.language_model.answers import AnswerStore
 
 # The stages that a run makes after the takedown lists, without training.
 LATE = (
@@ -52,7 +53,7 @@ def plan(settings: MachineSettings, recipe: Recipe, request: Request, exports: S
     """
     path = list_of(recipe)
     graph = graph_of(settings.home, exports)
-    found, targets = find_targets(graph, request)
+    found, targets = find_targets(settings, graph, request)
     report = affected_by_documents(settings, graph, "takedown", "document", found)
     lines = tuple(_new_lines(path, request, targets))
     return Plan(graph, request, found, tuple(targets), report, path, lines, _work(settings, recipe, path, lines))
@@ -111,11 +112,13 @@ def write(settings: MachineSettings, made: Plan) -> Receipt:
 
 def remove_released(settings: MachineSettings, receipt: Receipt, recipe: str) -> list[str]:
     """Remove the stages that depend on the documents and that no recorded run holds any more, after a run of the recipe
-    with the list; their labels. Trained models have no text and stay for `gristmill home gc`, as do caches.
+    with the list; their labels. Removes the answers of language models about the documents, too. Trained models have no
+    text and stay for `gristmill home gc`, as do caches.
 
     A run with a new list has released the earlier ones. Here those are released, too, that still hold documents which
     the newest run does not, such as after a step `url` was added to a recipe with the same list.
     """
+    AnswerStore(settings.home).remove(receipt.value.get("answers", ()))
     graph = graph_of(settings.home)
     held = [one["stage"] for one in receipt.value["stages"] if one["stage"] in graph.stages]
     runs = [run for run in runs_of(settings.home, recipe) if run.ended]

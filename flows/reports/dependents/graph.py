@@ -108,6 +108,20 @@ class HomeGraph:
                     waiting.append(label)
         return found
 
+    def extractions(self, label: str) -> set[str]:
+        """Labels of the stages `documents` that have the documents of a stage. What rewrites in these were made from is
+        not among them."""
+        found, waiting, seen = set[str](), deque([label]), {label}
+        while waiting:
+            each = waiting.popleft()
+            if each in self.stages and self.stages[each].name == "documents":
+                found.add(each)
+                continue
+            more = [source for source in self._sources.get(each, ()) if source not in seen]
+            seen.update(more)
+            waiting.extend(more)
+        return found
+
 
 def trunk_of(stage: FinishedStage) -> str | None:
     """The label of the model whose checkpoint a training began with."""

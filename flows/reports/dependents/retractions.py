@@ -13,13 +13,13 @@ from typing import Any
 
 import orjson
 
-from gristmill.flows.machine.runs import FLOWS, RecordedRun, excluding_lists
+from gristmill.flows.machine.runs import FLOWS, RELEASED, RecordedRun, excluding_lists
 from gristmill.flows.reports.dependents.graph import HomeGraph, StoredVerdict, graph_of
 from gristmill.flows.reports.dependents.things import OF_DOCUMENTS, Thing, stage_roots
 from gristmill.storage import checked_json, files
 from gristmill.storage.damage import DamagedFileError
 from gristmill.storage.home import FinishedStage
-from gristmill.storage.printable import redact_url
+from gristmill.storage.printable import redact_url, redact_user
 
 FOLDER = "retractions"
 
@@ -65,7 +65,8 @@ def write(home: str, one: Retraction) -> str:
     if files.exists(path):
         known = _read(path)
         raise FileExistsError(f"{known.sentence}. To give another reason, first remove it with --undo {one.id}")
-    thing = {"kind": one.thing.kind, "name": redact_url(one.thing.name), "version": one.thing.version}
+    name = redact_user(one.thing.name) if one.thing.kind == "url" else redact_url(one.thing.name)
+    thing = {"kind": one.thing.kind, "name": name, "version": one.thing.version}
     value = {"thing": thing | {"digest": one.thing.digest}, "reason": one.reason, "when": one.when}
     checked_json.write(path, value | {"stages": list(one.stages)})
     return path
@@ -141,6 +142,30 @@ class Staleness:
             reasons += self._moved(origins, run)
         return tuple(dict.fromkeys(reasons))
 
+    def of_model(self, label: str) -> tuple[str, ...]:
+        """Why a trained model is stale, a sentence each: one of its inputs was retracted, or a later run of its recipe
+        has lists of takedowns or rights that its data was made without. Other files do not make a model stale."""
+        reasons = [one.sentence for one in self.retractions_of([label])]
+        origins = self.graph.origins([label])
+        # without its tokens it is unknown by which lists its data was made
+        if any(name.startswith("tokens-") for name in origins):
+            for name in self._recipes_of(label):
+                if (run := self._newest(name)) is not None and label not in run.stages:
+                    now = [self.graph.stages[each] for each in run.stages if each in self.graph.stages]
+                    reasons += _newer_lists(now, [self.graph.stages[each] for each in sorted(origins)], run)
+        return tuple(dict.fromkeys(reasons))
+
+    def _recipes_of(self, label: str) -> list[str]:
+        """The recipes whose runs had a model, also the one whose run a newer list has released."""
+        names = [run.name for run in self.graph.runs if label in run.stages]
+        path = files.join(self.graph.stages[label].folder, RELEASED)
+        if label not in self.graph.collected and files.exists(path):
+            try:
+                names.append(str(checked_json.read(path)["run"]).partition("/")[0])
+            except (OSError, DamagedFileError, KeyError) as error:
+                self.gaps.append(f"whether {label} is older than a list is unknown: {error}")
+        return list(dict.fromkeys(names))
+
     @cached_property
     def _current(self) -> Mapping[str, str]:
         """By the label of a stage that was made again, that of the folder that counts."""
@@ -173,9 +198,7 @@ class Staleness:
             others = [other for other in now if _is_same_but_files(stage, other)]
             if others and not any(other.label in known or _has_same_files(stage, other) for other in now):
                 yield f"its input {stage.label} has moved: {when} read other files, in {others[0].label}"
-        if newer := len(_lists(now) - _lists(origins)):
-            lists = f"{newer} list{'s' * (newer > 1)} of takedowns or rights"
-            yield f"its inputs have moved: {when} has {lists} that they were made without"
+        yield from _newer_lists(now, origins, run)
 
     def _time_of(self, verdict: StoredVerdict) -> str:
         """When a verdict was reached: the start of the newest run that made or used its training runs; of an
@@ -208,6 +231,13 @@ def _files(stage: FinishedStage) -> dict[str, str]:
 def _made_by(stage: FinishedStage) -> tuple[Any, ...]:
     stages = {name: digest for name, digest in stage.digests.items() if name in stage.read}
     return stage.version, stage.settings, stage.decided_by, stages
+
+
+def _newer_lists(now: Iterable[FinishedStage], origins: Iterable[FinishedStage], run: RecordedRun) -> Iterator[str]:
+    if newer := len(_lists(now) - _lists(origins)):
+        lists = f"{newer} list{'s' * (newer > 1)} of takedowns or rights"
+        when = f"the newest run of {run.name} ({run.began[:10]})"
+        yield f"its inputs have moved: {when} has {lists} that they were made without"
 
 
 def _lists(stages: Iterable[FinishedStage]) -> set[str]:

@@ -4,6 +4,7 @@ release of Gristmill, a file that steps read, a file of a source.
 Documents are found by `gristmill.flows.explore.dependents.documents`: that reads tables, and this only manifests.
 """
 
+import ipaddress
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from gristmill.flows.reports.dependents.graph import HomeGraph
 from gristmill.storage import files, parquet
 from gristmill.storage.contents import ADDRESSES
 from gristmill.storage.home import FinishedStage
-from gristmill.storage.printable import redact_url
+from gristmill.storage.printable import redact_url, redact_user
 from gristmill.tasks.reading.listing import Shard
 
 Kind = Literal["stage", "step", "library", "release", "file", "source-file", "document", "url", "host", "text"]
@@ -39,7 +40,8 @@ class Thing:
     digest: str = ""
 
     def __str__(self) -> str:
-        name = redact_url(self.name)
+        # a query is a part of a page's name, and what is left out of an address would name another page
+        name = redact_user(self.name) if self.kind == "url" else redact_url(self.name)
         return f"{self.kind.replace('-', ' ')} {name}{f'@{self.version}' if self.version else ''}"
 
 
@@ -73,7 +75,7 @@ def recognize(graph: HomeGraph, text: str, kind: str = "") -> Thing:
         "file": lambda: bool(_file_roots(graph, text, _digest_of(text)).why),
         "url": lambda: "://" in text,
         "document": lambda: bool(_ID.fullmatch(text)),
-        "host": lambda: "." in text and "/" not in text and not files.exists(text),
+        "host": lambda: is_host(text) and not files.exists(text),
     }
     if kind and kind not in KINDS:
         raise ValueError(f"--kind is {kind}, but the kinds are {', '.join(KINDS)}")
@@ -82,11 +84,35 @@ def recognize(graph: HomeGraph, text: str, kind: str = "") -> Thing:
         raise LookupError(
             f"nothing in {redact_url(graph.home)} is called {redact_url(text)}. Give a stage as `home status` lists "
             "it, STEP@VERSION, gristmill@RELEASE, a file or its digest, an id, a URL or a host; or choose with --kind "
-            f"one of {', '.join(KINDS)}"
+            f"one of {', '.join(KINDS)}{_hint(text)}"
         )
     is_versioned = meant in ("step", "library", "release")
     digest = _digest_of(text) if meant == "file" else ""
+    if meant == "host" and ":" in text and not text.startswith("["):
+        text = f"[{text}]"  # an address of IPv6, as URLs have it
     return Thing(meant, name if is_versioned else text, version if is_versioned else "", digest)
+
+
+def is_host(text: str) -> bool:
+    """Whether a text has the form of a host: a name with a dot, or an IP address; without a port."""
+    if text.count(":") > 1:
+        try:
+            ipaddress.IPv6Address(text.removeprefix("[").removesuffix("]"))
+        except ValueError:
+            return False
+        return True
+    return "." in text and not {*text} & {*"/@: "}
+
+
+def _hint(text: str) -> str:
+    """What to write instead, if that can be guessed."""
+    host, slash, _ = text.partition("/")
+    if slash and is_host(host):
+        return f". If it is the address of a page, write https://{redact_url(text)}"
+    name, colon, port = text.rpartition(":")
+    if colon and port.isdigit() and is_host(name):
+        return f". A host is written without its port: {name}"
+    return ""
 
 
 def stage_roots(graph: HomeGraph, thing: Thing) -> Roots:
@@ -162,17 +188,38 @@ def _digest_of(text: str) -> str:
 
 def _file_roots(graph: HomeGraph, text: str, digest: str) -> Roots:
     """The stages whose settings name a file, or whose settings or inputs have its digest: a model, a list, a
-    benchmark, first weights. One that a stage wrote counts as the stage."""
-    found, path = Roots(), files.absolute(text)
+    benchmark, first weights. One that a stage wrote counts as the stage.
+
+    Some inputs are recorded by the name of the file without its folder. These count if no stage has the digest, so that
+    a file is found that was changed since, or that is named without its folder.
+    """
+    found, path, name = Roots(), files.absolute(text), text.rpartition("/")[2]
+    by_name: dict[str, str] = {}
     for label, stage in graph.stages.items():
         for where, value in _texts({"inputs": stage.digests, **stage.decided_by, "record": stage.settings}):
-            if digest and value == digest:
+            recorded, content = _recorded_file(value)
+            if digest and digest in (value, content):
                 found.why.setdefault(label, f"{where} has its digest")
-            elif "/" in value and value == path:
+            elif "/" in recorded and recorded in (path, redact_url(text)):
                 found.why[label] = f"{where} names the file"
+            elif "." in name and (name == recorded or ("/" not in text and name == recorded.rpartition("/")[2])):
+                by_name.setdefault(label, f"{where} names a file {name}, perhaps of another folder or content")
         if digest and label not in graph.collected and label not in found.why and _has_written(stage, digest):
             found.why[label] = "wrote the file"
+    found.why = found.why or by_name
     return found
+
+
+def _recorded_file(value: str) -> tuple[str, str]:
+    """The path, address or name of a file in a text of a manifest, and the digest of its content; "" for what the text
+    does not have. Fingerprints (`gristmill.storage.fingerprint`) have both."""
+    before, _, last = value.rpartition(" ")
+    if before and _DIGEST.fullmatch(last):
+        return before, last
+    if "://" in value:
+        address = value.partition(" ")[0]
+        return (address, "") if "/" in address.partition("://")[2] else ("", "")
+    return (value, "") if value.startswith("/") else ("", "")
 
 
 def _has_written(stage: FinishedStage, digest: str) -> bool:

@@ -2,8 +2,11 @@
 query next to it, and `gristmill sql` computes it again."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+
+import duckdb
 
 from gristmill.flows.reports.run import Run
 
@@ -60,9 +63,22 @@ def answers(run: Run) -> dict[str, Answer]:
     """The figures that a run has, by name. Reads the texts of all curated documents twice."""
     found = {}
     for figure in figures(run):
-        result = run.sql(figure.query)
-        found[figure.name] = Answer(figure, tuple(result.columns), tuple(result.fetchall()))
+        with readable():
+            result = run.sql(figure.query)
+            found[figure.name] = Answer(figure, tuple(result.columns), tuple(result.fetchall()))
     return found
+
+
+@contextmanager
+def readable() -> Iterator[None]:
+    """Within it, a file that DuckDB cannot read while it computes is an error with the file and what to do. Raises
+    RuntimeError."""
+    try:
+        yield
+    except duckdb.Error as error:
+        # DuckDB wraps the error of the stream that reads the file, with a traceback on the lines below
+        sentence = f"{error}".strip().splitlines()[0].partition(" Detail: Python exception")[0]
+        raise RuntimeError(sentence.rpartition(" failed: ")[2].removeprefix("IOError: ")) from error
 
 
 def figures(run: Run) -> Iterator[Figure]:

@@ -10,7 +10,7 @@ import orjson
 
 from gristmill.flows.reports.provenance.annotations import write_shard
 from gristmill.flows.reports.provenance.card import CARD, data_card
-from gristmill.flows.reports.provenance.figures import TOP_DOMAINS, answers
+from gristmill.flows.reports.provenance.figures import TOP_DOMAINS, answers, readable
 from gristmill.flows.reports.provenance.lineage import CROISSANT, croissant
 from gristmill.flows.reports.provenance.summary import DOMAINS, SUMMARY, training_summary
 from gristmill.flows.reports.run import Run
@@ -96,6 +96,7 @@ def _domains(run: Run) -> bytes:
     out = io.StringIO()
     writer = csv.writer(out)
     writer.writerow(result.columns)
-    for batch in result.to_arrow_reader(_BATCH):
-        writer.writerows(zip(*(column.to_pylist() for column in batch.columns), strict=True))
+    with readable():
+        for batch in result.to_arrow_reader(_BATCH):
+            writer.writerows(zip(*(column.to_pylist() for column in batch.columns), strict=True))
     return out.getvalue().encode()

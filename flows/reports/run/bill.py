@@ -6,28 +6,40 @@ steps that were lost and taken again, are not in it.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import orjson
 
 from gristmill.flows.curation import processing
 from gristmill.flows.reports.run import Run
-from gristmill.storage import files
+from gristmill.flows.stages.language_model.annotations import BILL
+from gristmill.storage import checked_json, files
 from gristmill.tasks.engine.job_costs import REQUESTS_A_READ
 from gristmill.tasks.engine.make import StageResult
 from gristmill.training.run.tracking import METRICS, TIMING
 
 
 @dataclass(frozen=True)
+class AnswerBill:
+    """Answers of a language model: `price` by the prices of the machine that asked."""
+
+    requests: int
+    prompt_tokens: int
+    completion_tokens: int
+    price: float
+
+
+@dataclass(frozen=True)
 class StageBill:
     """`core_hours`: None for a stage whose files were removed; `bytes`: of its files in the home;
-    `requests`: to the store, None where the home is none."""
+    `requests`: to the store, None where the home is none; `answers`: None for a stage that asks no language model."""
 
     stage: str
     core_hours: float | None
     bytes: int
     requests: int | None
+    answers: AnswerBill | None = None
 
 
 @dataclass(frozen=True)
@@ -63,6 +75,13 @@ class RunBill:
         counted = [stage.requests for stage in self.stages if stage.requests is not None]
         return sum(counted) if counted else None
 
+    @property
+    def answers(self) -> AnswerBill | None:
+        """None for a run that asks no language model."""
+        bills = [stage.answers for stage in self.stages if stage.answers is not None]
+        names = [field.name for field in fields(AnswerBill)]
+        return AnswerBill(**{name: sum(getattr(each, name) for each in bills) for name in names}) if bills else None
+
     def metrics(self) -> dict[str, float]:
         """The sums, as MLflow has them."""
         found = {
@@ -71,6 +90,8 @@ class RunBill:
         }
         if self.requests is not None:
             found["resources/requests"] = float(self.requests)
+        if self.answers is not None:
+            found |= {f"resources/lm_{name}": float(value) for name, value in asdict(self.answers).items()}
         if self.training is not None:
             found["resources/training_hours"] = self.training.hours
             found["resources/training_gpu_hours"] = self.training.gpu_hours
@@ -99,7 +120,18 @@ def _row(stage: StageResult) -> StageBill:
         None if costs is None else sum(cost.cpu_seconds for cost in costs.values()) / 3600,
         stage.manifest["parts"]["bytes"],
         None if unknown else sum(cost.reads * REQUESTS_A_READ + cost.writes for cost in (costs or {}).values()),
+        _answers(stage),
     )
+
+
+def _answers(stage: StageResult) -> AnswerBill | None:
+    if "answers" not in stage.result:
+        return None
+    try:
+        found = checked_json.read(files.join(stage.folder, BILL))
+    except FileNotFoundError:  # its files were removed
+        return None
+    return AnswerBill(**{field.name: found[field.name] for field in fields(AnswerBill)})
 
 
 def training_bill(metrics: Iterable[Mapping[str, Any]], timing: Iterable[Mapping[str, Any]]) -> TrainingBill | None:

@@ -114,7 +114,9 @@ def query(tables: Mapping[str, View], sql: str) -> "duckdb.DuckDBPyRelation":
     _check_statements(connection, sql)
     for name, source in DERIVED.items():
         connection.execute(f"create macro {name}({source}) as {DERIVED_SQL[name]}")
-    connection.create_function("_domain", _domains, ["VARCHAR"], "VARCHAR", type=functions.ARROW)
+    connection.create_function(  # what is no host has no domain, so it returns null, too
+        "_domain", _domains, ["VARCHAR"], "VARCHAR", type=functions.ARROW, null_handling=functions.SPECIAL
+    )
     connection.execute("create macro domain(url) as _domain(host(url))")
     streams = {view.name: _Stream(view) for view in tables.values()}
     for name, stream in streams.items():
@@ -147,7 +149,7 @@ def _domains(hosts: pa.ChunkedArray) -> pa.ChunkedArray:
     """The domain that was registered under a public suffix, of each host; the host for an IP address and a single
     label, null for what is no host."""
     coded = hosts.combine_chunks().dictionary_encode()
-    plain = map(canonical_host, coded.dictionary.to_pylist())
+    plain = map(canonical_host, coded.dictionary.to_pylist())  # nulls are in no dictionary
     found = [registered_domain(host, False) or host or None for host in plain]
     return pa.chunked_array([pa.array(found, pa.string()).take(coded.indices)])
 

@@ -4,7 +4,7 @@ It is in the home beside the stages, `<home>/reports/<recipe>-<key>.html`, by th
 It holds texts of the crawl as they reached the rules that dropped them, ahead of later edits such as those of `pii`.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,6 +36,7 @@ from gristmill.storage.home import open_stage
 from gristmill.tasks.dedup.near.settings import MinHash
 from gristmill.tasks.dedup.takedowns import RULE as TAKEDOWN
 from gristmill.tasks.dedup.takedowns import hidden_ids
+from gristmill.tasks.models.distillation.held_out import described_cut, described_measures
 
 _EACH = 3  # documents shown of a rule, and of what a source keeps
 _MOST = 8  # of a rule, where there are more sources than _EACH
@@ -97,6 +98,7 @@ def page(report: Run) -> str:
         kept=_kept(report),
         classifier=model.result["model"] if model else None,
         curves=curves(*cross_fitted(model)) if model else (),
+        distilled=_distilled(report),
         duplicates=_duplicates(report),
         losses=plots.losses(report) if report.trained else None,
         model=[_evaluated(report, *each) for each in _MODELS] if report.trained else [],
@@ -104,6 +106,23 @@ def page(report: Run) -> str:
         stages=list(_stages(taken)),
         recipe=dump(report.recipe),
     )
+
+
+def _distilled(report: Run) -> dict[str, Any] | None:
+    """What held-out annotations say of a score that the run has learned, and of the cut; None without one."""
+    stages = {stage.name: stage.result for stage in report.corpus.stages}
+    if "distill_model" not in stages:
+        return None
+    model, reasons = stages["distill_model"]["model"], stages["distill_cut"]["reasons"]
+    rows = [
+        (f"{row['score']:.3f}", f"{row['label']:.3f}", _ends(row), f"{row['documents']:,}")
+        for row in model["reliability"]
+    ]
+    return {"lines": [described_measures(model), *([described_cut(reasons)] if reasons else [])], "rows": rows}
+
+
+def _ends(row: Mapping[str, Any]) -> str:
+    return f"{row['low']:.3f} to {row['high']:.3f}" if "low" in row else ""
 
 
 _MODELS = (

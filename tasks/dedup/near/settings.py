@@ -16,6 +16,7 @@ from gristmill.tasks.dedup.exchange import partition_bytes
 from gristmill.tasks.dedup.order import Criterion, KeepOrder
 from gristmill.tasks.documents.file_problems import file_problems, own_sentence
 from gristmill.tasks.documents.step import CorpusStep, Problem, Settings, Signal
+from gristmill.tasks.url.canonical import Canonical
 from gristmill.tasks.url.lists import list_problems
 
 # What a job that matches holds for a band hash of its partition, at most: 75 were measured.
@@ -205,7 +206,7 @@ class MinHash(Shingling, Banding, KeepOrder, Verifying, CorpusStep):
 
     def problems(self, deep: bool) -> Iterator[Problem]:
         for index, address in enumerate(self.takedowns):
-            yield from list_problems(address, ("takedowns", index), deep)
+            yield from list_problems(address, ("takedowns", index), deep, takedowns=Canonical())
         for index, folder in enumerate(self.earlier):
             yield from file_problems(folder, ("earlier", index), deep, partial(_check_earlier, folder), own_sentence)
 

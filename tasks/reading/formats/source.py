@@ -174,8 +174,8 @@ class SourceSettings(Settings):
     `is_crawl`: its files have pages of the web. `is_immutable`: its files never change at their addresses, so names
     identify them. `range_starts`: how the first record of a range of a file is found: by counting lines, or by a
     search; "" if files are read whole. `libraries`: distributions whose release decides what is read, which may be
-    missing where an extra brings them (`gristmill.tasks.engine.extras`). `examples`: for
-    the reference, a value of each setting that has none by default.
+    missing where an extra brings them (`gristmill.tasks.engine.extras`); `packages`: others that it needs. `examples`:
+    for the reference, a value of each setting that has none by default.
     """
 
     key: ClassVar[str]
@@ -185,6 +185,7 @@ class SourceSettings(Settings):
     is_immutable: ClassVar[bool] = False
     range_starts: ClassVar[Literal["", "line", "record"]] = ""
     libraries: ClassVar[tuple[str, ...]] = ()
+    packages: ClassVar[tuple[str, ...]] = ()
     examples: ClassVar[Mapping[str, Any]] = {}
 
     name: str = Field(

@@ -39,8 +39,10 @@ def listed(monkeypatch) -> dict[str, dict]:
 
 
 def test_every_setting_is_listed_with_value_origin_and_meaning(listed):
-    names = {f"GRISTMILL_{name.upper()}" for name in MachineSettings.model_fields} - {"GRISTMILL_REMOTE_IO"}
+    groups = {"GRISTMILL_REMOTE_IO", "GRISTMILL_LM"}
+    names = {f"GRISTMILL_{name.upper()}" for name in MachineSettings.model_fields} - groups
     names |= {f"GRISTMILL_REMOTE_IO__{name.upper()}" for name in vars(MachineSettings().remote_io)}
+    names |= {f"GRISTMILL_LM__{name.upper()}" for name in vars(MachineSettings().lm)}
     assert names | {*OTHERS, "GRISTMILL_SECRET_MIRROR"} == {*listed}
     assert all(row["description"] for row in listed.values())
     values = {name: (row["value"], row["origin"]) for name, row in listed.items()}

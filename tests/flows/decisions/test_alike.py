@@ -12,7 +12,7 @@ from gristmill.flows.experiments.decisions.arm_data import arm_data
 from gristmill.flows.experiments.decisions.runs import evaluation_set
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.recipe.variants import raw
-from gristmill.flows.stages import evaluation_documents as chosen
+from gristmill.flows.stages.evaluation import documents as chosen
 from gristmill.storage import parquet
 from gristmill.storage.tokenizer_files import load_tokenizer
 from gristmill.storage.training_manifest import load_training_manifest

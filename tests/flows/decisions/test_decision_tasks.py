@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from gristmill.flows.experiments.decisions.tasks import screened, task_sets
-from gristmill.flows.stages.judge import judged_sets
+from gristmill.flows.stages.evaluation.judge import judged_sets
 from gristmill.flows.stats.protocol import Protocol, decide
 from gristmill.flows.stats.runs import EvaluationSet, RunRequest
 from gristmill.storage import checked_json, parquet

@@ -9,7 +9,7 @@ from gristmill.flows.cli import app
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.recipe.variants import variant
-from gristmill.flows.stages.judge import (
+from gristmill.flows.stages.evaluation.judge import (
     check_judges,
     clean_recipe,
     judged_sets,

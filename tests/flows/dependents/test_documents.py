@@ -153,8 +153,33 @@ def test_documents_like_a_text_are_found_and_others_are_not(given, tmp_path):
     report = affected(MachineSettings(home=home), text_like=str(tmp_path / "page.txt"))
     assert report.found.ids == {longest["id"]} and report.kind == "text"
     (tmp_path / "page.txt").write_text("a text that nobody wrote, of a dozen words or a few more of them")
-    with pytest.raises(LookupError, match="no document in .* matches the text"):
+    with pytest.raises(LookupError, match="no document in .* matches the text .*fewer than 25: only documents"):
         affected(MachineSettings(home=home), text_like=str(tmp_path / "page.txt"))
     (tmp_path / "page.txt").write_text("...")
     with pytest.raises(ValueError, match="has no words"):
         affected(MachineSettings(home=home), text_like=str(tmp_path / "page.txt"))
+
+
+@pytest.mark.extended
+def test_a_part_of_a_text_is_found_or_the_report_says_that_it_is_too_short(given, tmp_path):
+    home, *_ = given
+    table = pq.read_table(next(Path(home, "stages").glob("documents-*/part-00000.parquet")))
+    longest = max(table.to_pylist(), key=lambda row: len(row["text"]))
+    words = longest["text"].split()
+    part = tmp_path / "part.txt"
+    part.write_text(" ".join(words[: len(words) // 2]))
+    report = affected(MachineSettings(home=home), text_like=str(part))
+    assert longest["id"] in report.found.ids and not any("fewer than" in gap for gap in report.gaps)
+    part.write_text(" ".join(words[:8]))
+    with pytest.raises(LookupError, match="not longer ones that contain it"):
+        affected(MachineSettings(home=home), text_like=str(part))
+
+
+@pytest.mark.extended
+def test_a_page_is_named_with_its_query_and_what_no_list_may_have_is_one_error(given):
+    home, *_ = given
+    with pytest.raises(LookupError, match=r"matches the url https://site1\.example/1/5\?a=1"):
+        affected(MachineSettings(home=home), "https://user:word@site1.example/1/5?a=1")
+    with pytest.raises(ValueError, match="documents are not found by 'url http://'; give an id, a host") as caught:
+        affected(MachineSettings(home=home), "http://")
+    assert "shard" not in str(caught.value)

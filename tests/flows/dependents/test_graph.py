@@ -1,6 +1,7 @@
 """What depends on a thing, against lists that were written by hand, in a home of planted stages."""
 
 import json
+import re
 
 import pytest
 from typer.testing import CliRunner
@@ -12,6 +13,7 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.reports.dependents.graph import EQUAL, READS, TRUNK, graph_of
 from gristmill.flows.reports.dependents.things import recognize
 from gristmill.storage import checked_json, files, layout
+from gristmill.storage.fingerprint import fingerprint
 from tests.flows.dependents.planted import decision, run, stage
 
 
@@ -168,6 +170,56 @@ def test_a_name_that_nothing_has_is_an_error_with_the_kinds(planted):
     assert recognize(graph, "https://a.example/b").kind == "url" and recognize(graph, "a.example").kind == "host"
     assert recognize(graph, "0123456789abcdef").kind == "document"
     assert recognize(graph, "tokens").kind == "stage" and recognize(graph, "tokens", "host").kind == "host"
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("2001:db8::1", "[2001:db8::1]"),
+        ("[2001:db8::1]", "[2001:db8::1]"),
+        ("192.0.2.7", "192.0.2.7"),
+        ("a.example:8443", "A host is written without its port: a.example"),
+        ("a.example/b", "If it is the address of a page, write https://a.example/b"),
+        ("numpy@2.4.6", "nothing in"),
+        ("12:34:56", "nothing in"),
+    ],
+)
+def test_a_host_is_a_name_or_an_address_and_else_the_error_says_what_to_write(planted, text, meant):
+    graph = graph_of(planted[0])
+    if " " not in meant:
+        thing = recognize(graph, text)
+        assert (thing.kind, thing.name) == ("host", meant)
+        return
+    with pytest.raises(LookupError, match=re.escape(meant)):
+        recognize(graph, text)
+
+
+def test_a_list_is_found_by_its_digest_and_else_by_its_name(tmp_path):
+    """Inputs have the name of a file without its folder, before the digest."""
+    home, lists = str(tmp_path / "home"), tmp_path / "lists"
+    (lists / "other").mkdir(parents=True)
+    robots, other = lists / "robots.jsonl", lists / "other" / "robots.jsonl"
+    robots.write_text("one")
+    other.write_text("two")
+    sites = {
+        path: stage(
+            home, "site_files", {"list 0": fingerprint(str(path), str(tmp_path / "notes"))}, says=path.parent.name
+        )
+        for path in (robots, other)
+    }
+    remote = stage(home, "site_files", {"list 0": "https://lists.example/a/robots.txt size=3 ETag=x"}, says="remote")
+    settings = MachineSettings(home=home)
+
+    def roots(text: str) -> set[str]:
+        return {*affected(settings, text).roots}
+
+    assert roots(str(robots)) == {sites[robots].label} and roots(str(other)) == {sites[other].label}
+    assert roots("robots.jsonl") == {one.label for one in sites.values()}
+    assert roots("https://lists.example/a/robots.txt") == roots("robots.txt") == {remote.label}
+    robots.write_text("three")  # the bad file was replaced
+    assert roots(str(robots)) == {one.label for one in sites.values()}
+    with pytest.raises(LookupError, match="no document in .* matches the host lists.example"):
+        affected(settings, "lists.example")
 
 
 def test_the_command_prints_the_report_and_json(planted, monkeypatch):

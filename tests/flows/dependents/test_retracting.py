@@ -10,6 +10,8 @@ from typer.testing import CliRunner
 from gristmill.flows.cli import app
 from gristmill.flows.cli.results import decision_parts
 from gristmill.flows.experiments.decisions.report import leaderboard
+from gristmill.flows.explore.dependents.affected import affected
+from gristmill.flows.machine.runs import released_models
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.reports.dependents.graph import graph_of
 from gristmill.flows.reports.dependents.marks import TAG, marked
@@ -168,6 +170,44 @@ def test_inputs_have_moved_if_a_later_run_has_a_newer_list(name, key, tmp_path):
     after = stage(home, "proxy", {"kept": taken}, says="after")
     decision(home, "web", after)
     assert sorted(map(len, (one.stale for one in leaderboard(home)))) == [0, 1]
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("name, key", [("takedowns", "takedowns"), ("site_rights", "hosts")])
+def test_a_model_older_than_a_list_is_stale_in_mlflow_and_where_it_is_shown(name, key, tmp_path):
+    """Its run is released by the run with the list, which the model's folder says."""
+    home, before = str(tmp_path), chain(str(tmp_path))
+    settings = MachineSettings(home=home)
+    mixture = stage(home, "mixture", {"tokens": before["tokens"]})
+    model = stage(home, "model", {"mixture": mixture})
+    other = stage(home, "model", {"mixture": mixture}, says="of another recipe")
+    run(home, "web", before["documents"], before["tokens"], mixture, model, flow="pipeline")
+    run(home, "books", before["documents"], before["tokens"], mixture, other, flow="pipeline")
+    experiment = TrackedExperiment(settings, "web")
+    tracked = {one.key: experiment.create("model", {"gristmill.key": one.key}) for one in (model, other)}
+
+    def tags() -> dict[str, str]:
+        client = mlflow.MlflowClient(settings.tracking_uri)
+        found = {key: client.get_run(each).data.tags.get(TAG, "") for key, each in tracked.items()}
+        return {key: value for key, value in found.items() if value}
+
+    invoke(home, "--write")
+    assert tags() == {}
+    taken = stage(home, name, {"documents": before["documents"]}, **{key: {"checksums": [["gone.txt", "c" * 32]]}})
+    _began_later(run(home, "web", before["documents"], taken)._path)
+    assert released_models(home) == {model.label}
+    invoke(home, "--write")
+    [(marked_key, sentence)] = tags().items()
+    assert marked_key == model.key and sentence.endswith(
+        "has 1 list of takedowns or rights that they were made without"
+    )
+    stale_models = {
+        one.stage: one.stale for one in affected(settings, before["documents"].label).trainings if one.stale
+    }
+    assert stale_models == {model.label: (sentence,)}
+    tokens = stage(home, "tokens", {"documents": taken}, says="after")
+    newer = stage(home, "model", {"mixture": stage(home, "mixture", {"tokens": tokens}, says="after")}, says="after")
+    assert Staleness(graph_of(home)).of_model(newer.label) == ()
 
 
 def test_a_report_prints_first_that_it_is_stale_and_a_page_has_one_note():

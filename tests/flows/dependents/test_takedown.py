@@ -15,15 +15,17 @@ import pytest
 from gristmill.flows.curation import curate
 from gristmill.flows.explore.dependents import receipt as receipts
 from gristmill.flows.explore.dependents import takedown
+from gristmill.flows.explore.dependents.documents import Alike, find_documents
 from gristmill.flows.explore.dependents.erasure import LIKE, Request, Target, find_targets
-from gristmill.flows.explore.dependents.scan import MARKS, Marks, phrases
-from gristmill.flows.explore.dependents.texts import NotSearchedError, texts_of, visible
+from gristmill.flows.explore.dependents.scan import scan
 from gristmill.flows.machine.runs import RunRecorder, all_runs
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
-from gristmill.flows.reports.dependents.graph import graph_of
+from gristmill.flows.reports.dependents.graph import HomeGraph, graph_of
 from gristmill.flows.stages.export import export
 from gristmill.flows.stages.mixture import training_data
+from gristmill.tasks.search.file_texts import NotSearchedError, texts_of, visible
+from gristmill.tasks.search.marks import MARKS, Marks, phrases
 from tests.corpora import context
 from tests.planted.text import pydoc_paragraphs
 
@@ -166,6 +168,8 @@ def test_the_run_with_the_list_releases_the_tokens_and_the_search_finds_extracti
         assert len(shares) == 3 and shares[-1] == 1 and 0.6 < shares[0] < 1
     [left] = [one for one in first.last["remaining_stages"] if one["stage"].startswith("documents-")]
     assert left["kept_by_recipes"] == ["taken"]
+    assert {Path(one).name for one in first.last["to_delete"]} == {"tables", "lines"}
+    assert any(line == f"delete the export {taken['folder']}/tables, and its copies" for line in receipts.lines(first))
     assert any(line.startswith("NOT CLEAN") for line in receipts.lines(first))
 
 
@@ -178,6 +182,7 @@ def test_after_a_new_extraction_and_without_the_exports_nothing_is_found_until_a
     for name in ("tables", "lines"):
         for path in sorted((folder / name).rglob("*"), reverse=True):
             path.rmdir() if path.is_dir() else path.unlink()
+        (folder / name).rmdir()
 
     def search(*exports: str) -> receipts.Receipt:
         return receipts.search(
@@ -185,6 +190,7 @@ def test_after_a_new_extraction_and_without_the_exports_nothing_is_found_until_a
         )
 
     clean = search()
+    assert {Path(one).name for one in clean.last["gone"]} == {"tables", "lines"} and not clean.last["to_delete"]
     assert clean.is_clean and clean.last["files"] > 20, clean.last
     assert [*receipts.lines(clean)][-1] == "nothing of the documents was found in the files that were searched"
     assert {run.name for run in all_runs(settings.home)} == {"taken"}
@@ -208,15 +214,32 @@ def test_after_a_new_extraction_and_without_the_exports_nothing_is_found_until_a
     (other / "a.parquet").write_bytes(b"PAR1 damaged PAR1")
     damaged = search(str(other))
     assert not damaged.is_clean and "a damaged table" in damaged.last["unread"][0]
+    assert not search().is_clean, "what was searched once is searched again"
+    with pytest.raises(FileNotFoundError, match="export not found: .*/othr. Check --export"):
+        search(str(folder / "othr"))
 
 
 def test_a_recipe_without_a_list_is_told_how_to_get_one(crawl):
     with pytest.raises(ValueError, match=r"has no takedown list that can be written.*takedowns: \[takedown.txt\]"):
         takedown.list_of(load(recipe(crawl, "none")))
     with pytest.raises(FileNotFoundError, match="file not found: /nowhere/page.txt. Check --list and --text-like"):
-        find_targets(graph_of("/nowhere"), Request(texts=("/nowhere/page.txt",)))
+        find_targets(MachineSettings(home="/nowhere"), graph_of("/nowhere"), Request(texts=("/nowhere/page.txt",)))
     with pytest.raises(LookupError, match="no receipt 0123 in /nowhere; there are none"):
         receipts.read("/nowhere", "0123")
+
+
+@pytest.mark.extended
+def test_workers_find_what_threads_find(taken):
+    settings = taken["settings"].model_copy(update={"workers": 2})
+    graph = graph_of(settings.home)
+    part = next(Path(settings.home, "stages").glob("documents-*/part-00000.parquet"))
+    one = pq.read_table(part)["text"][3].as_py()
+    match = Alike((one,))
+    found = [find_documents(settings, graph, match, ("id", "text"), few=few) for few in (0, 1000)]
+    assert found[0] == found[1] and found[0].documents
+    marks = Marks.of({"one": phrases([one])[0].tolist()[:MARKS]})
+    searched = [scan(settings, graph, marks, [settings.home], few=few) for few in (0, 1 << 40)]
+    assert searched[0] == searched[1] and searched[0].remnants
 
 
 @pytest.mark.extended
@@ -259,6 +282,24 @@ def test_texts_are_read_from_every_kind_of_file(tmp_path):
     marks = Marks.of({"a": values.tolist()})
     seen = {int(at) for texts in texts_of(str(tmp_path / "long.txt")) for at in marks.places(texts)}
     assert len(seen) == len(values), "no phrase is cut between two pieces"
+
+
+def test_what_is_not_searched_is_named_by_its_stage(tmp_path):
+    home, marks = str(tmp_path), Marks.of({"a": phrases([PLANTED])[0].tolist()[:MARKS]})
+    names = {
+        "word_index-0123456789abcdef/0.store": "indexes of words",
+        "quality_model-0123456789abcdef/model-0.bin": "fastText models",
+        "perplexity_model-0123456789abcdef/model.bin": "KenLM models",
+        "other-0123456789abcdef/x": "an unknown format",
+    }
+    for name in names:
+        path = tmp_path / "stages" / name
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b"\0\1\2")
+    (tmp_path / "note.txt").write_text(PLANTED)
+    found = scan(MachineSettings(home=home), HomeGraph(home), marks, [home])
+    assert found.skipped == {what: (1, f"{home}/stages/{name}") for name, what in names.items()}
+    assert [(one.path, one.marks, one.of) for one in found.remnants] == [(f"{home}/note.txt", MARKS, MARKS)]
 
 
 def test_near_copies_are_named_as_such():

@@ -44,7 +44,7 @@ def test_nodes_need_a_number_and_a_rendezvous(monkeypatch):
         ("REMOTE_IO__PER_HOST", "x", "is 'x'; give a whole number"),
         ("REMOTE_IO__PRIVATE_REDIRECTS", "maybe", "is 'maybe'; give true or false"),
         ("REMOTE_IO__PER_HOTS", "3", "is not a setting; did you mean `per_host`?"),
-        ("REMOTE_IO", "{", "is not JSON: set GRISTMILL_REMOTE_IO__PER_HOST and the like instead"),
+        ("REMOTE_IO", "{", "is not JSON: set variables GRISTMILL_REMOTE_IO__... instead"),
     ],
 )
 def test_a_wrong_value_is_a_sentence(monkeypatch, variable, value, sentence):

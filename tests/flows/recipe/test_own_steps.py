@@ -281,7 +281,11 @@ NEEDED = {
 def needed(kind) -> dict:
     given = {name: value for name, value in NEEDED.items() if name in kind.model_fields}
     required = {name for name, field in kind.model_fields.items() if field.is_required()}
-    return given | {name: name for name in ("model", "label") if name in required}
+    return (
+        given
+        | {name: name for name in ("model", "label", "of") if name in required}
+        | ({"prompt": "educational"} if "prompt" in required else {})
+    )
 
 
 def test_what_makes_a_step_is_a_function_that_is_there():

@@ -128,6 +128,7 @@ def test_functions_of_urls_are_those_of_expressions(run):
         ("http://192.168.0.1/", "192.168.0.1"),
         ("http://localhost/", "localhost"),
         ("mailto:a@b.is", None),
+        ("http://a..b/x", None),
         ("", None),
         (None, None),
     ],

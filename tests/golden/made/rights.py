@@ -76,6 +76,7 @@ def write_rights(folder: Path) -> None:
     answers = [
         record("http://r0.example/robots.txt", b"", 1, status="301 Moved", more="Location: https://w.example/r\r\n"),
         record("https://w.example/r", b"User-agent: *\nDisallow: /2\n", 2, content_type="text/plain"),
+        record("https://r1.example/robots.txt", b"User-agent: *\nDisallow: /none\n", 2),
         record("https://r1.example/robots.txt", b"User-agent: *\nDisallow: /\n", 3, status="503 Busy"),
         record("https://r2.example/robots.txt", b"", 4, status="301 Moved", more="Location: /robots.txt\r\n"),
         record("https://r3.example/robots.txt", b"User-agent: *\nDisallow: /\n", 5),

@@ -6,9 +6,9 @@ from typing import Any
 
 from gristmill.flows.curation import curate
 from gristmill.flows.recipe.recipe import load
-from gristmill.flows.stages.evaluation_documents import evaluation_documents
+from gristmill.flows.stages.evaluation.documents import evaluation_documents
+from gristmill.flows.stages.evaluation.task_losses import contained_examples, task_examples
 from gristmill.flows.stages.heldout import heldout, heldout_documents
-from gristmill.flows.stages.task_losses import contained_examples, task_examples
 from tests.golden.rows.row import BOOKS, EVALUATED, HOLDING, WEB, Row, Settings, placed, recipe, row
 from tests.golden.run import Golden
 

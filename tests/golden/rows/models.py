@@ -85,6 +85,12 @@ def _quality() -> list[Row]:
             covers,
         ),
         row(
+            "quality-passes",
+            [WEB, BOOKS],
+            [{"step": "quality", **{**SMALL, "epochs": None}, "learning_rate": 1.0, "keep_top": 50}],
+            covers,
+        ),
+        row(
             "quality-named",
             [WEB, EDGES],
             [{"step": "quality", "model": HARM["model"], "label": "tame", "keep_top": 50}],
@@ -113,6 +119,44 @@ def _harm() -> list[Row]:
             [WEB],
             [{"step": "adult_content", **HARM, "max_lines": 0.0, "characters": 60, "max_score": 0.7}],
             ("adult_content", "adult_content_cut"),
+        ),
+    ]
+
+
+def _distilled() -> list[Row]:
+    covers = ("distill_model", "distill", "distill_cut")
+    some = {"name": "mills", "jsonl": ["{fixture}/mills.jsonl"], "id_column": "id", "date_column": "date"}
+    learned: Settings = {"step": "distill", "of": "ccnet_characters", "held_out": 0.4}
+    fast: Settings = {"dimensions": 4, "buckets": 500, "epochs": 3}
+    return [
+        row(
+            "distill",
+            [WEB, BOOKS],
+            [LENGTH, {**learned, "positive": 120, "fasttext": fast, "min_score": 0.45, "reference": ["books"]}],
+            covers,
+        ),
+        row(
+            "distill-sample",
+            [WEB, EDGES],
+            [
+                LENGTH,
+                {
+                    **learned,
+                    "positive": 60,
+                    "annotations": 40,
+                    "seed": 3,
+                    "keep_top": 40,
+                    "fasttext": {**fast, "word_ngrams": 1, "lowercase": False, "characters": 200},
+                },
+            ],
+            covers,
+        ),
+        row(
+            "distill-head",
+            [some],
+            [LENGTH, {**learned, "kind": "head", "model": EMBEDDER["model"], "positive": 30, "penalty": 1.0}],
+            (*VECTORS, *covers),
+            floats=(*VECTORS, *covers),
         ),
     ]
 
@@ -197,4 +241,4 @@ def _buckets() -> list[Row]:
     ]
 
 
-ROWS = (*_perplexity(), *_quality(), *_harm(), *_embedded(), *_buckets())
+ROWS = (*_perplexity(), *_quality(), *_harm(), *_embedded(), *_distilled(), *_buckets())

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from gristmill.flows.recipe.proxy import ProxyConfig
+from gristmill.flows.stages.evaluation.task_losses import task_losses
 from gristmill.flows.stages.model import ModelPlaces, local_folder, local_mixture, model_spec
 from gristmill.flows.stages.proxy import DoReMi, ProxyResult, ProxyRun, doremi, train_proxies
-from gristmill.flows.stages.task_losses import task_losses
 from gristmill.training.run import launch
 from gristmill.training.run.watch import Limits
 from tests.golden.rows.row import Row, Settings

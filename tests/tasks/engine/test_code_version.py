@@ -143,6 +143,8 @@ def test_transport_and_engine_are_in_no_version():
     assert {name.rpartition(".")[0] for name in read if name.startswith("gristmill.flows")} <= {
         "gristmill.flows",
         "gristmill.flows.stages",
+        "gristmill.flows.stages.evaluation",
+        "gristmill.flows.stages.language_model",
     }
     assert "gristmill.flows.stages.corpus" in read and "gristmill.flows.pipeline" not in read
 

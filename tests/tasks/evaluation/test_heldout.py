@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from gristmill.flows.stages import evaluation_documents
 from gristmill.flows.stages import heldout as heldout_stages
 from gristmill.flows.stages.corpus import Corpus, held_out
-from gristmill.flows.stages.evaluation_documents import CHARACTERS, read
+from gristmill.flows.stages.evaluation import documents as evaluation_documents
+from gristmill.flows.stages.evaluation.documents import CHARACTERS, read
 from gristmill.flows.stages.heldout import Split, heldout, heldout_documents
 from gristmill.storage import layout, parquet
 from gristmill.storage.schema import SELECTION

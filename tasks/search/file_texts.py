@@ -27,6 +27,7 @@ else:
 PIECE = 1 << 22  # bytes of text that are held at a time, about
 OVERLAP = 4096  # characters that two pieces of one text share, so that no phrase is cut
 BATCH = 512  # documents of a token shard that are decoded at a time
+UNKNOWN = "an unknown format"
 # Files without text of documents, by the ends of their names, and what they have instead.
 WITHOUT_TEXT = {
     ".order": "suffix arrays",
@@ -190,7 +191,7 @@ def _of_stream(stream: IO[bytes], name: str) -> Iterator[list[str]]:
     try:
         piece = stream.read(PIECE)
         if b"\0" in piece and not name.endswith((".warc", ".arc", ".wet")):
-            raise NotSearchedError("an unknown format")
+            raise NotSearchedError(UNKNOWN)
         if name.endswith((".json", ".yaml", ".html", ".htm", ".svg")):
             piece += stream.read()  # written whole, and of the size of a page
             yield [*_of_text(piece.decode("utf-8", "ignore"))]

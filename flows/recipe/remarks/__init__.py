@@ -7,7 +7,10 @@ from contextlib import suppress
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.given_files import tokenizer_path, tried
 from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.recipe.remarks.sent_texts import sent_texts
+from gristmill.tasks.documents.where import Where
 from gristmill.tasks.engine import extras, own_code
+from gristmill.tasks.language_model.annotate import Annotate
 from gristmill.tasks.models.language import Language
 from gristmill.tasks.reading.formats.source import Inspection
 from gristmill.tasks.rules.gopher_quality import GopherQuality
@@ -23,6 +26,8 @@ def remarks_of(recipe: Recipe, settings: MachineSettings) -> Iterator[str]:
     """Remarks of the steps themselves, and on what only the recipe as a whole shows."""
     for step in map(settings.placed, recipe.steps):
         yield from own_code.call(f"step {step.step}", step.remarks, accept=list)
+    yield from sent_texts(recipe, settings)
+    yield from _unsampled(recipe)
     yield from _other_languages(recipe)
     yield from _untrained(recipe)
     yield from _without_training(recipe)
@@ -47,6 +52,21 @@ def few_shards(inspections: Sequence[Inspection], settings: MachineSettings) -> 
         f"sources.{largest.source.name}: the sources are {shards} shard{'s' * (shards != 1)}, so {shards} of {workers} "
         f"workers work; `range_bytes: {size}` divides files into shards of this size"
     )
+
+
+def _unsampled(recipe: Recipe) -> Iterator[str]:
+    """Expressions that drop documents because they were not sampled."""
+    sampled: dict[str, str] = {}
+    for step in recipe.steps:
+        if isinstance(step, Annotate) and step.of is not None:
+            sampled |= {signal.name: step.step for signal in step.signals}
+        if isinstance(step, Where) and step.keep is not None and step.nulls is None:
+            names = [name for name in step.columns if name in sampled]
+            if names and " is " not in step.keep.lower() and "coalesce" not in step.keep.lower():
+                yield (
+                    f"steps.{step.step}: `keep` drops all documents outside of the sample of `{sampled[names[0]]}`, "
+                    f"whose {names[0]} is null; set `nulls: keep` to keep them, or `nulls: drop` if that is meant"
+                )
 
 
 def _other_languages(recipe: Recipe) -> Iterator[str]:

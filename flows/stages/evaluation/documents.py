@@ -20,7 +20,7 @@ from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.recipe.variants import unfiltered
 from gristmill.flows.stages.corpus import Corpus, check_sources
 from gristmill.flows.stages.documents import documents
-from gristmill.flows.stages.judge import CLEAN, clean_recipe, source_sets
+from gristmill.flows.stages.evaluation.judge import CLEAN, clean_recipe, source_sets
 from gristmill.storage import files, parquet
 from gristmill.tasks.dedup.near.settings import Shingling
 from gristmill.tasks.documents.step import Settings

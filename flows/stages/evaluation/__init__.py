@@ -1,0 +1,1 @@
+"""Stages of what models are evaluated on: documents, and tasks."""

@@ -1,0 +1,1 @@
+"""Stages that ask a language model."""

@@ -1,0 +1,149 @@
+"""The shards of a source, and what identifies their content: a function of names, sizes and digests of the files.
+
+A shard is a file, a range of a large file, or several small files; with a limit it is all that is read of a source.
+"""
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from gristmill.flows.machine.context import RunContext
+from gristmill.flows.stages.language_model.rewrites import characters_of
+from gristmill.storage.fingerprint import of_files, stated, states_of
+from gristmill.tasks.documents.step import Settings
+from gristmill.tasks.engine.make import StageResult
+from gristmill.tasks.engine.spec import digest
+from gristmill.tasks.reading.formats.source import Files
+from gristmill.tasks.reading.listing import Shard, together
+from gristmill.tasks.reading.range_plan import Range, ranges_of
+from gristmill.tasks.reading.record import Columns, Repositories
+from gristmill.tasks.reading.sources import Rewrites, Selection, Source
+
+# Files of a snapshot that are asked for their sizes: of more, each is a shard.
+_FEW = 256
+
+
+class SourceFormat(Settings):
+    format: str
+    columns: Columns
+    repositories: Repositories | None = None
+
+
+@dataclass(frozen=True)
+class ShardFiles:
+    """The files of a shard: (path, name) of each. Its source and their names, on which ids depend, are inputs of the
+    stage, too. `part`: the range of its one file; `bytes`: that it has, None if that is not known; `state`: that of its
+    local files when their content was looked at."""
+
+    source: str
+    files: tuple[tuple[str, str], ...]
+    base: str
+    part: Range | None = None
+    bytes: int | None = None
+    state: str = ""
+
+    def shards(self, source_format: "SourceFormat") -> list[Shard]:
+        """Its files as they are read."""
+        return [
+            Shard(
+                source_format.format,
+                path,
+                name,
+                source_format.columns,
+                self.base,
+                self.part,
+                source_format.repositories,
+            )
+            for path, name in self.files
+        ]
+
+
+class FoundShard(NamedTuple):
+    """A shard, how its files are read, and what their content is known by."""
+
+    files: ShardFiles
+    format: SourceFormat
+    seen: str
+
+    def stated(self) -> str:
+        """All of it that documents depend on."""
+        part = [] if self.files.part is None else [f"{self.files.part.begin} {self.files.part.end}"]
+        return "\n".join([self.files.source, *(name for _, name in self.files.files), *part, self.seen])
+
+
+def find_shards(
+    context: RunContext, source: Source, selection: StageResult | None, limit: int | None
+) -> list[FoundShard]:
+    """The shards of a source in order. `selection`: the stage that selected or wrote its records, if it is such a
+    source; with a `limit` there is one shard, of which so many documents are read."""
+    if isinstance(source, Selection):
+        assert selection is not None, "its records were selected"
+        read = source.selected_shards([selection.part(i) for i in range(selection.result["parts"])])[:limit]
+        runs = _runs(len(read), limit)
+        prints = [" ".join(f"{selection.contents} {i}" for i in run) for run in runs]
+        sizes: list[int | None] = [None] * len(read)
+    elif isinstance(source, Rewrites):
+        assert selection is not None, "its records were written"
+        read, runs = source.rewritten_shards(selection.folder, characters_of(selection))
+        runs, sizes = runs if limit is None else _runs(len(read), limit), [None] * len(read)
+        prints = [" ".join(f"{selection.contents} {read[i].name}" for i in run) for run in runs]
+    else:
+        read = source.shards()[:limit]
+        runs, prints, sizes = _fingerprints(context, source, read, limit)
+    shards = []
+    for run, seen in zip(runs, prints, strict=True):
+        shard = [read[position] for position in run]
+        named = tuple((file.path, file.name) for file in shard)
+        size = _sum(sizes[position] for position in run)
+        most = source.max_range_bytes if len(run) == 1 else None
+        for part in [None] if most is None else ranges_of(size, most):
+            state = "" if source.is_immutable or selection else states_of([path for path, _ in named])
+            of = ShardFiles(source.name, named, shard[0].base, part, _range_bytes(part, size), state)
+            shards.append(FoundShard(of, SourceFormat(**_known(shard[0])), seen))
+    return shards
+
+
+def _known(shard: Shard) -> dict:
+    return {name: getattr(shard, name) for name in SourceFormat.model_fields}
+
+
+def _sum(sizes: Iterable[int | None]) -> int | None:
+    values = [*sizes]
+    return None if None in values else sum(size or 0 for size in values)
+
+
+def _range_bytes(part: Range | None, size: int | None) -> int | None:
+    """How many bytes a shard has: those of its range, or of its files."""
+    return size if part is None or size is None else (size if part.end is None else part.end) - part.begin
+
+
+def _runs(count: int, limit: int | None) -> list[range]:
+    """A shard for each file; with a limit one for all, of which the first documents are read."""
+    return (
+        [range(count)] if limit is not None and count else [range(position, position + 1) for position in range(count)]
+    )
+
+
+def _fingerprints(
+    context: RunContext, source: Source, read: list[Shard], limit: int | None
+) -> tuple[list[range], list[str], list[int | None]]:
+    """Which files are read together, the fingerprint of each such run, and the sizes of the files."""
+    if source.is_immutable:
+        # Common Crawl's files never change under an address, and a crawl has 90,000 of them: work enough without ranges
+        runs = _runs(len(read), limit)
+        sizes: list[int | None] = [None] * len(read)
+        if limit is None and len(read) <= _FEW:
+            with ThreadPoolExecutor(8) as pool:
+                sizes = list(pool.map(lambda file: stated(file.path).size, read))
+        return runs, [" ".join(read[position].name for position in run) for run in runs], sizes
+    notes = f"{context.settings.local_folder}/fingerprints"
+    with ThreadPoolExecutor(8) as pool:
+        states = list(pool.map(lambda file: stated(file.path), read))
+        if limit is not None:
+            # most of the files are never read: they are not, for their digest, either
+            return _runs(len(read), limit), [digest([file.state for file in states])], [None] * len(read)
+        assert isinstance(source, Files), "selections and snapshots have no files of their own"
+        sizes = [file.size for file in states]
+        runs = together(read, sizes, source.shard_bytes)
+        return runs, list(pool.map(lambda run: of_files([states[position] for position in run], notes), runs)), sizes

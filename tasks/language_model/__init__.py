@@ -1,0 +1,1 @@
+"""Steps that ask a language model, and the answers that a home keeps."""

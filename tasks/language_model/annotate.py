@@ -1,0 +1,355 @@
+"""Ask a language model about documents, and keep its answers as columns.
+
+After FineWeb-Edu (Penedo et al. 2024, arXiv 2406.17557, section 4): a large model grades a sample, from which a small
+model learns to grade all documents.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Protocol, Self
+
+import pyarrow as pa
+from pydantic import Field, field_validator, model_validator
+
+from gristmill.storage import layout, parquet
+from gristmill.storage.damage import RecordedFile
+from gristmill.tasks.documents.selection import gather, select_groups
+from gristmill.tasks.documents.step import Clause, CorpusStep, Decision, Settings, Signal
+from gristmill.tasks.language_model import prompts
+from gristmill.tasks.language_model.answers import Answer, AnswerStore, Request
+from gristmill.tasks.language_model.ask import Asked, ask_all, is_of_client, replay
+from gristmill.tasks.language_model.prompts import NamedPrompt, Prompt
+from gristmill.tasks.language_model.sample import Thresholds, load, sampled
+
+_NAME = r"^annotate(_[a-z0-9]+)*$"
+COMPLAINT = "This answer is not valid: {problem}. Answer again, with only a JSON object that fits the schema."
+OWN_COLUMNS = ("problem", "answer")  # of the step, beside the values
+NO_ANSWER = ("refusal", "content_filter", "error")  # ends of answers that another request would not mend
+
+
+class Asking(Settings):
+    """What decides the answers of a model about a text, besides the text."""
+
+    model: str = Field(min_length=1, description="Name of the model, as the server knows it.")
+    temperature: float = Field(0.0, ge=0, le=2, description="Sampling temperature of the model.")
+    max_tokens: int = Field(512, gt=0, description="Maximum tokens of an answer.")
+    options: dict[str, Any] = Field({}, description="Further parameters of the API, such as `top_p` and `seed`.")
+
+    @field_validator("options")
+    @classmethod
+    def _own_parameters(cls, options: dict[str, Any]) -> dict[str, Any]:
+        own = ("model", "messages", "temperature", "max_tokens", "stream", "n", "response_format")
+        if taken := [name for name in own if name in options]:
+            raise ValueError(f"has {taken[0]}, which the step sets; remove it")
+        return options
+
+    def request(self, messages: Sequence[Mapping[str, str]], prompt: Prompt, structured: bool) -> Request:
+        """The request with these messages. `structured`: whether the server is given the schema of the answer."""
+        parameters = {"temperature": self.temperature, "max_tokens": self.max_tokens, **self.options}
+        if structured and prompt.answer:
+            schema = {"name": "answer", "strict": True, "schema": prompt.schema_}
+            parameters["response_format"] = {"type": "json_schema", "json_schema": schema}
+        return Request(self.model, tuple(messages), parameters)
+
+
+class Annotating(Asking):
+    """What decides the annotations of a text, besides the text."""
+
+    prompt: NamedPrompt = Field(description="Name of a prompt that ships, or the templates and the answer.")
+    structured: bool = Field(True, description="Send the schema of the answer to the server, to constrain the model.")
+    repairs: int = Field(2, ge=0, le=10, description="Maximum times that an invalid answer is returned to the model.")
+    characters: int = Field(20_000, gt=0, description="Maximum characters of a window of a text.")
+    windows: int = Field(
+        1,
+        ge=1,
+        le=20,
+        description="Windows of a text that are annotated, evenly spread: numbers are averaged, and other values are "
+        "the most frequent ones.",
+    )
+
+    @property
+    def full_prompt(self) -> Prompt:
+        """The prompt with its templates. Raises ValueError for a name that no prompt has."""
+        return prompts.load_shipped(self.prompt) if isinstance(self.prompt, str) else self.prompt
+
+    def texts(self, text: str) -> list[str]:
+        """The windows of a text: the whole of it if it is short enough, else the first and others up to the end."""
+        count = min(self.windows, -(-len(text) // self.characters)) if text else 1
+        if count <= 1:
+            return [text[: self.characters]]
+        last = len(text) - self.characters
+        begins = [round(last * number / (count - 1)) for number in range(count)]
+        return [text[begin : begin + self.characters] for begin in begins]
+
+    def conversations(self, text: str, values: Mapping[str, Any]) -> list["Conversation"]:
+        """What the model is asked about a text, window by window."""
+        return [Conversation(self, self.full_prompt, window, values) for window in self.texts(text)]
+
+
+class Conversation:
+    """The requests about a window of a text: the first, and those that return an invalid answer.
+
+    Attributes:
+        values: The values of the last answer, once it is valid.
+        problem: What is wrong with the last answer.
+        request: What to ask next, None at the end.
+        digests: The digests of the requests that they answer.
+    """
+
+    def __init__(self, settings: Annotating, prompt: Prompt, text: str, values: Mapping[str, Any]) -> None:
+        self._prompt, self._left, self._max_tokens = prompt, settings.repairs, settings.max_tokens
+        self.values: dict[str, Any] | None = None
+        self.problem = ""
+        self.digests: list[str] = []
+        self.request: Request | None = settings.request(prompt.messages(text, values), prompt, settings.structured)
+
+    def take(self, answer: Answer) -> None:
+        """Go on with the answer to `request`."""
+        request = self.request
+        assert request is not None, "the conversation has ended"
+        self.digests.append(request.digest)
+        self.request = None
+        if answer.finish in NO_ANSWER:
+            self.problem = f"{answer.finish}: {answer.content[:200]}"
+            return
+        try:
+            self.values, self.problem = self._prompt.read(answer.content), ""
+        except ValueError as error:
+            self.problem = f"invalid: {error}"
+            if answer.finish == "length":
+                self.problem = f"length: the answer was cut at `max_tokens: {self._max_tokens}`; raise it"
+            if self._left:
+                self._left -= 1
+                self.request = request.after(answer.content, COMPLAINT.format(problem=error))
+
+
+class Sampling(Settings):
+    """Which documents a model is asked about."""
+
+    of: int | None = Field(None, gt=0, description="Number of documents to ask about. null: all.")
+    by: tuple[str, ...] = Field(
+        (),
+        description="Columns by whose values the sample is stratified: each combination has the same number of "
+        "documents. Numbers are grouped by powers of four.",
+    )
+    seed: int = Field(0, description="Seed of the sample.")
+
+
+class Annotate(Annotating, Sampling, CorpusStep):
+    """Ask a language model about documents, and store the values of its answers as columns.
+
+    The columns are `<step>_<value>`, with nulls for documents that are not in the sample. A recipe may have the step
+    several times, each with its own name: `step: annotate`, `step: annotate_topic`. The server is a setting of the
+    machine (`GRISTMILL_LM__BASE_URL`), so it may change between runs. Answers are kept in the home, and are never paid
+    for twice.
+    """
+
+    has_unknown_speed: ClassVar = True
+    reads_documents: ClassVar = True
+    packages: ClassVar = ("openai",)
+    modules: ClassVar = (
+        "gristmill.tasks.language_model.ask",
+        "gristmill.tasks.language_model.prompts",
+        "gristmill.tasks.language_model.sample",
+    )
+
+    step: str = Field("annotate", pattern=_NAME, max_length=100)
+    failed: Literal["null", "drop"] = Field(
+        "null", description="What to do with a document without a valid answer: leave its columns null, or drop it."
+    )
+
+    @model_validator(mode="after")
+    def _has_values(self) -> Self:
+        if isinstance(self.prompt, str) and not self.full_prompt.answer:
+            names = [name for name in prompts.shipped() if prompts.load_shipped(name).answer]
+            raise ValueError(f"has the prompt {self.prompt}, which is for rewrites; use one of {', '.join(names)}")
+        if not self.full_prompt.answer:
+            raise ValueError("has a prompt without `answer`; add the values that the model is asked for")
+        if taken := [name for name in OWN_COLUMNS if name in self.full_prompt.answer]:
+            raise ValueError(f"has a value {taken[0]} in the prompt's `answer`, which the step itself has; rename it")
+        if self.by and self.of is None:
+            raise ValueError("has `by` without `of`; add the number of documents to annotate")
+        return self
+
+    def column(self, value: str) -> str:
+        """The column of a value of the answers."""
+        return f"{self.step}_{value}"
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        return tuple(sorted({*self.full_prompt.columns, *self.by}))
+
+    @property
+    def signals(self) -> tuple[Signal, ...]:  # type: ignore[override]  # they depend on the settings
+        prompt = self.full_prompt
+        source = prompt.source or "the answer of the language model"
+        values = [
+            Signal(self.column(name), each.kind, "", source, each.description or f"The value {name} of the answer.")
+            for name, each in prompt.answer.items()
+        ]
+        ours = "gristmill"
+        return (
+            *values,
+            Signal(f"{self.step}_problem", "string", "", ours, "Why a document has no valid answer."),
+            Signal(f"{self.step}_answer", "string", "", ours, "Digest of the first request, which names its answer."),
+        )
+
+    def decisions(self) -> tuple[Decision, ...]:
+        """The rules of the step."""
+        return (Clause("failed", f"{self.step}_problem is not null", "true"),) if self.failed == "drop" else ()
+
+
+# The work: one phase asks, so that all answers are in the home, and one reads them, shard by shard.
+
+
+@dataclass(frozen=True)
+class AnnotatedShards:
+    """Where the documents of all shards are. `signals`: the parts with the columns of earlier steps."""
+
+    documents: Sequence[str]
+    kept: Sequence[str]
+    signals: Sequence[tuple[str, ...]]
+
+
+class Questions(Protocol):
+    """What a stage asks about a corpus. `step`: its name in the log; `by`, `seed`: of its sample; `reads`: the columns
+    of documents that `conversations` is given."""
+
+    @property
+    def step(self) -> str: ...
+    @property
+    def by(self) -> tuple[str, ...]: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def reads(self) -> tuple[str, ...]: ...
+    def conversations(self, text: str, values: Mapping[str, Any]) -> Sequence[Asked]: ...
+
+
+class Annotation(Settings):
+    """What decides the annotations of a corpus, besides its documents and which are in the sample."""
+
+    step: str
+    settings: Annotating
+    by: tuple[str, ...]
+    seed: int
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        return self.settings.full_prompt.columns
+
+    def conversations(self, text: str, values: Mapping[str, Any]) -> Sequence[Asked]:
+        return self.settings.conversations(text, values)
+
+
+def ask_client(
+    folder: str,
+    client: int,
+    clients: int,
+    home: str,
+    questions: Questions,
+    sample: tuple[RecordedFile, ...],
+    shards: Sequence[int],
+    places: AnnotatedShards,
+) -> dict:
+    """Ask about the client's documents of all shards. Returns counts of requests. Raises as `ask_all` does."""
+    thresholds = thresholds_of(sample)
+
+    def items() -> Iterator[tuple[int, Sequence[Asked]]]:
+        for shard in shards:
+            place = (places.documents[shard], places.kept[shard], places.signals[shard])
+            for _, text, values in asked_documents(questions, thresholds, *place):
+                # each window by its first request, so that equal ones have one client
+                asked = [] if text is None else questions.conversations(text, values)
+                if mine := [each for each in asked if is_of_client(each.request, client, clients)]:
+                    yield len(text or ""), mine
+
+    return ask_all(questions.step, home, items())
+
+
+def annotate_shard(
+    folder: str,
+    shard: int,
+    documents: str,
+    kept: str,
+    signals: tuple[str, ...],
+    home: str,
+    annotation: Annotation,
+    sample: tuple[RecordedFile, ...],
+) -> dict:
+    """Write `id` and the columns of the step for a shard, from the answers in the home. Returns counts."""
+    settings, step, store = annotation.settings, annotation.step, AnswerStore(home)
+    prompt = settings.full_prompt
+    ids: list[str] = []
+    columns: dict[str, list[Any]] = {name: [] for name in (*prompt.answer, *OWN_COLUMNS)}
+    problems = Counter[str]()
+    for each, text, values in asked_documents(annotation, thresholds_of(sample), documents, kept, signals):
+        ids.append(each)
+        if text is None:
+            found, problem, digests = {}, None, None
+        else:
+            conversations = settings.conversations(text, values)
+            for conversation in conversations:
+                replay(store, conversation, step)
+            valid = [conversation.values for conversation in conversations if conversation.values is not None]
+            found = {
+                name: _joined(prompt.answer[name].type, [one[name] for one in valid]) for name in prompt.answer if valid
+            }
+            problem = None if valid else conversations[0].problem
+            digests = ",".join(digest for conversation in conversations for digest in conversation.digests)
+            if problem is not None:
+                problems[problem.partition(":")[0]] += 1
+        for name in columns:
+            columns[name].append({**found, "problem": problem, "answer": digests}.get(name))
+    types = {**prompt.arrow(), "problem": pa.string(), "answer": pa.string()}
+    table = {f"{step}_{name}": pa.array(values, types[name]) for name, values in columns.items()}
+    parquet.write_table(layout.part(folder, shard), pa.table({"id": pa.array(ids, pa.string()), **table}))
+    annotated = len(ids) - columns["answer"].count(None)
+    return {"rows": len(ids), "annotated": annotated, "problems": dict(sorted(problems.items()))}
+
+
+def null_shard(folder: str, shard: int, kept: str, annotation: Annotation) -> dict:
+    """Write the columns of the step for the documents of a source that it does not apply to: all null."""
+    ids = parquet.read_table(kept, ["id"])["id"]
+    types = {**annotation.settings.full_prompt.arrow(), "problem": pa.string(), "answer": pa.string()}
+    table = {f"{annotation.step}_{name}": pa.nulls(len(ids), kind) for name, kind in types.items()}
+    parquet.write_table(layout.part(folder, shard), pa.table({"id": ids, **table}))
+    return {"rows": len(ids)}
+
+
+def thresholds_of(sample: tuple[RecordedFile, ...]) -> Thresholds | None:
+    """The thresholds of a sample; None without one."""
+    return load(sample[0]) if sample else None
+
+
+def asked_documents(
+    questions: Questions, thresholds: Thresholds | None, documents: str, kept: str, signals: tuple[str, ...]
+) -> Iterator[tuple[str, str | None, dict[str, Any]]]:
+    """The id, text and columns of each document of a shard; None as the text of one that is not in the
+    sample. Holds these columns of the shard, and the texts of a row group."""
+    names = list(questions.reads)
+    if names or questions.by or thresholds is not None:
+        table = gather((documents, kept, *signals), kept, list(dict.fromkeys((*names, *questions.by))))
+        chosen = sampled(table, questions.by, questions.seed, thresholds).tolist()
+        rows = table.select(names).to_pylist() if names else [{}] * len(table)
+        known = {each: row for each, row, asked in zip(table["id"].to_pylist(), rows, chosen, strict=True) if asked}
+    else:
+        known = None
+    for group in select_groups(documents, kept, ["text"]):
+        for each, text in zip(group["id"].to_pylist(), group["text"].to_pylist(), strict=True):
+            if known is None:
+                yield each, text, {}
+            else:
+                yield (each, text, known[each]) if each in known else (each, None, {})
+
+
+def _joined(kind: str, values: Sequence[Any]) -> Any:
+    """One value of those of several windows: the mean of numbers, rounded for integers; else the most frequent, of
+    equally frequent ones the first."""
+    if len(values) == 1:
+        return values[0]
+    if kind in ("integer", "number"):
+        mean = sum(values) / len(values)
+        return round(mean) if kind == "integer" else mean
+    return Counter(values).most_common(1)[0][0]

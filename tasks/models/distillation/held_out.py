@@ -1,0 +1,209 @@
+"""What annotations of hosts that no training has seen say of a score: measures, and a cut that is chosen by a rule.
+
+`f_beta` is the F-measure by which FinePDFs chooses the thresholds of its language classifier (with beta 0.1,
+huggingface/finepdfs, thresholds/find_th.py). `min_precision` demands a precision of the lower end of its 90% interval.
+Since many cuts are looked at, the precision is lower in more than the 5% of one cut: in at most 9% of simulated cases.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+from wrapt import lazy_import
+
+from gristmill.tasks.documents.step import Settings
+from gristmill.tasks.models.classifiers import BINS
+from gristmill.tasks.models.host_intervals import Estimate, at_cut, difference, ratio, roc_auc_estimate, wilson
+
+if TYPE_CHECKING:
+    from scipy import stats
+else:
+    stats = lazy_import("scipy.stats")
+
+# Below these a cut follows single documents: with 10 of 20 kept the interval of a precision is .3 to .7.
+MIN_DOCUMENTS = 20  # of either kind
+MIN_HOSTS = 10  # that they come from
+MIN_KEPT = 10
+
+
+class CutError(ValueError):
+    """The annotations do not identify the cut."""
+
+
+class CutRule(Settings):
+    """How a cut is chosen."""
+
+    f_beta: float | None = Field(
+        None,
+        gt=0,
+        description="Keep from the score with the highest F-measure with this beta: 1 weighs precision and recall "
+        "alike, less than 1 prefers precision. FinePDFs: 0.1.",
+    )
+    min_precision: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="Keep from the lowest score on at which the precision is at least this, at the lower end of its "
+        "90% interval.",
+    )
+
+    @model_validator(mode="after")
+    def _one_rule(self) -> Self:
+        if (self.f_beta is None) == (self.min_precision is None):
+            raise ValueError("needs one of `f_beta` and `min_precision`; give one of them")
+        return self
+
+    @property
+    def name(self) -> str:
+        return "min_precision" if self.f_beta is None else "f_beta"
+
+
+def choose(rule: CutRule, good: np.ndarray, scores: np.ndarray, groups: np.ndarray) -> float:
+    """The lowest score that is kept. `good`: bool (n,); `scores`: float64 (n,); `groups`: int64 (n,), of documents that
+    no training has seen. Raises CutError, with the fix."""
+    _check(good, scores, groups)
+    order = np.argsort(-scores, kind="stable")
+    ends = np.flatnonzero(np.append(np.diff(scores[order]) != 0, True))  # equal scores are kept or dropped together
+    ends = ends[ends + 1 >= min(MIN_KEPT, len(scores))]
+    kept, hits = ends + 1, np.cumsum(good[order])[ends]
+    if rule.f_beta is not None:
+        square = rule.f_beta**2
+        measure = (1 + square) * hits / (square * good.sum() + kept)
+        best = len(measure) - 1 - int(np.argmax(measure[::-1]))  # of equal ones the cut that keeps most
+        return float(scores[order][ends[best]])
+    assert rule.min_precision is not None
+    low = _precision_low(good[order], groups[order])[ends]
+    passing = np.flatnonzero(low >= rule.min_precision)
+    if len(passing):
+        return float(scores[order][ends[passing[-1]]])
+    best = int(np.argmax(low))
+    raise CutError(
+        f"no cut is shown to have a precision of {rule.min_precision}: of {len(good):,} held-out annotations the most "
+        f"certain cut keeps {kept[best]:,}, of which {hits[best]:,} are good, a precision of at least {low[best]:.3f}. "
+        "Annotate more documents, lower `min_precision`, or set `f_beta`"
+    )
+
+
+def _precision_low(good: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    """Of each number of first documents the lower end of the interval of the share of good ones: float64 (n,)."""
+    order = np.argsort(groups, kind="stable")
+    begins = np.flatnonzero(np.diff(groups[order], prepend=-1))
+    sizes = np.diff(begins, append=len(order))
+    ahead, hits_ahead = np.empty(len(order)), np.empty(len(order))  # of a document's group
+    ahead[order] = np.arange(len(order)) - np.repeat(begins, sizes)
+    hits = np.cumsum(good[order]) - good[order]
+    hits_ahead[order] = hits - np.repeat(hits[begins], sizes)
+    count = np.arange(1.0, len(good) + 1)
+    share = np.cumsum(good) / count
+    kept2 = np.cumsum(2 * ahead + 1)
+    kept3 = np.cumsum(3 * ahead * (ahead + 1) + 1)
+    hits2 = np.cumsum(good * (2 * hits_ahead + 1))
+    both = np.cumsum((hits_ahead + good) * (ahead + 1) - hits_ahead * ahead)
+    squares = np.maximum(hits2 - 2 * share * both + share**2 * kept2, 0) / count**2
+    return wilson(share, squares, kept2 / count**2, kept3 / count**3, count)[0]
+
+
+def _check(good: np.ndarray, scores: np.ndarray, groups: np.ndarray) -> None:
+    counts = {
+        name: (int(kind.sum()), len(np.unique(groups[kind]))) for name, kind in (("good", good), ("other", ~good))
+    }
+    if any(documents < MIN_DOCUMENTS or hosts < MIN_HOSTS for documents, hosts in counts.values()):
+        shown = " and ".join(f"{n:,} {name} annotations of {hosts:,} hosts" for name, (n, hosts) in counts.items())
+        raise CutError(
+            f"a cut cannot be chosen: the held-out part has {shown}, and {MIN_DOCUMENTS} of {MIN_HOSTS} hosts are "
+            "needed of each kind. Annotate documents of more hosts, raise `held_out`, or set `min_score` or `keep_top`"
+        )
+    area = roc_auc_estimate(good, scores, groups)
+    if area.low <= 0.5:
+        raise CutError(
+            f"a cut cannot be chosen: the score does not separate the held-out annotations, with an area under the ROC "
+            f"curve of {area}. Annotate more documents, or use another `kind` or embedder"
+        )
+
+
+def grounds(good: np.ndarray, scores: np.ndarray, groups: np.ndarray, cut: float) -> dict[str, Any]:
+    """What is known of a cut by the held-out annotations: counts, and measures with their intervals."""
+    figures = {name: each.dump() for name, each in at_cut(good, scores, groups, cut).items()}
+    return {
+        "cut": cut,
+        "annotations": len(good),
+        "good": int(good.sum()),
+        "kept": int((scores >= cut).sum()),
+        "hosts": len(np.unique(groups)),
+        **figures,
+    }
+
+
+def class_measures(
+    good: np.ndarray, scores: np.ndarray, groups: np.ndarray, lengths: np.ndarray, cut: float
+) -> dict[str, Any]:
+    """How well scores separate good documents from others, each measure with its interval: `roc_auc`; `precision`,
+    `recall` and `f1` at a cut; and `length_roc_auc`, of the text's length, longer or shorter, with how much larger
+    `roc_auc` is, at the lower end (`above_length`). Empty where one kind is missing. `lengths`: float64 (n,)."""
+    if good.all() or not good.any():
+        return {}
+    by_length = roc_auc_estimate(good, lengths, groups)
+    if by_length.value < 0.5:
+        lengths = -lengths
+        by_length = roc_auc_estimate(good, lengths, groups)
+    return {
+        "roc_auc": roc_auc_estimate(good, scores, groups).dump(),
+        "length_roc_auc": by_length.dump(),
+        "above_length": difference(good, scores, lengths, groups),
+        "at": cut,
+        **{name: each.dump() for name, each in at_cut(good, scores, groups, cut).items()},
+    }
+
+
+def reliability(labels: np.ndarray, scores: np.ndarray, groups: np.ndarray) -> dict[str, Any]:
+    """What scores mean. `reliability`: of documents in bins of the score, their number, mean score and mean label, for
+    labels of 0 and 1 with the ends of its interval; `calibration_error`: the mean over documents of the difference of
+    these means in their bin. Labels of 0 and 1 have 15 bins of equal width, others one for each whole number."""
+    is_share = bool(np.isin(labels, (0, 1)).all())
+    bins = np.minimum((scores * BINS).astype(np.int64), BINS - 1) if is_share else np.round(scores).astype(np.int64)
+    rows, error = [], 0.0
+    for number in np.unique(bins):
+        here = bins == number
+        mean, label = float(scores[here].mean()), float(labels[here].mean())
+        error += abs(mean - label) * here.mean()
+        row = {"documents": int(here.sum()), "score": mean, "label": label}
+        if is_share:
+            share = ratio(labels[here], np.ones(here.sum()), np.unique(groups[here], return_inverse=True)[1])
+            row |= {"low": share.low, "high": share.high}
+        rows.append(row)
+    return {"calibration_error": float(error), "reliability": rows}
+
+
+def grade_measures(labels: np.ndarray, scores: np.ndarray) -> dict[str, float]:
+    """`pearson`, `spearman` and `rmse` of scores that estimate labels; without the first two where either is the same
+    for all."""
+    figures = {"rmse": float(np.sqrt(np.mean((labels - scores) ** 2)))}
+    if np.ptp(labels) and np.ptp(scores):
+        figures["pearson"] = float(stats.pearsonr(labels, scores).statistic)
+        figures["spearman"] = float(stats.spearmanr(labels, scores).statistic)
+    return figures
+
+
+def described_measures(found: Mapping[str, Any]) -> str:
+    """A line for the log about a model and its measures, as the record of its training has them."""
+    line = (
+        f"learned from {found['training']:,} annotations of {found['training_hosts']:,} hosts, measured on "
+        f"{found['held_out']:,} of {found['held_out_hosts']:,} other hosts: "
+    )
+    if "roc_auc" not in found:
+        of_grades = ", ".join(f"{name} {found[name]:.3f}" for name in ("spearman", "rmse") if name in found)
+        return line + (of_grades or "these are all alike, so separation is unknown")
+    line += f"roc_auc {Estimate(*found['roc_auc'])}, of the text's length {Estimate(*found['length_roc_auc'])}"
+    if found["above_length"] <= 0:
+        line += "; the model is not shown to be better than the length: annotate more documents"
+    return line
+
+
+def described_cut(found: Mapping[str, Any]) -> str:
+    """A line for the log about a cut, as `grounds` has it."""
+    measures = [f"{name} {Estimate(*found[name])}" for name in ("precision", "recall", "f1") if name in found]
+    return (
+        f"keeps scores from {found['cut']:.4g}, and of {found['annotations']:,} held-out annotations of "
+        f"{found['hosts']:,} hosts {found['kept']:,}: {', '.join(measures)}"
+    )

@@ -1,0 +1,227 @@
+"""What the step `distill` learns from: annotated documents of all shards, drawn by a keyed hash, of which those of some
+hosts are held out; and the model, trained on the others and measured on these.
+
+Memory does not grow with the corpus: the jobs of shards write what is drawn of them, and the job that trains reads
+that.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gristmill.storage import files, layout, parquet
+from gristmill.storage.damage import RecordedFile
+from gristmill.tasks.documents.selection import Heldout, gather, select, uniform
+from gristmill.tasks.models import classifiers, heads
+from gristmill.tasks.models.classifiers import BAD, GOOD, Classifier, Examples, line, ordered, probabilities
+from gristmill.tasks.models.distillation.held_out import class_measures, grade_measures, reliability
+from gristmill.tasks.models.distillation.step import Learning, column_problem
+from gristmill.tasks.models.embedders import vectors_of
+from gristmill.tasks.models.host_intervals import group_numbers
+from gristmill.tasks.url.canonical import host_columns, known_hosts
+
+HELD_OUT_FILE = "held_out.parquet"
+MODELS = {"fasttext": "model.bin", "head": "head.safetensors"}
+_GATHERED = "gathered"
+
+
+def gathered_folder(folder: str) -> str:
+    """Where the annotated documents are while the stage is made."""
+    return files.join(folder, _GATHERED)
+
+
+def _annotated(documents: str, kept: str, signals: Sequence[str], of: str, heldout: Heldout) -> tuple[pa.Table, str]:
+    """`id` and `label`, float64, of the documents of a selection that have an annotation and that training may see; and
+    what the annotations are: `bool`, `number`, or "" where the shard has none."""
+    empty = pa.table({"id": pa.array([], pa.string()), "label": pa.array([], pa.float64())})
+    if not any(of in parquet.columns(part) for part in signals):  # a source without the column
+        return empty, ""
+    table = gather(tuple(signals), kept, [of])
+    table = table.filter(pc.is_valid(table[of]))
+    if not len(table):
+        return empty, ""
+    kind = table[of].type
+    if not (pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        raise ValueError(f"the column {of} has values of the type {kind}; annotate with numbers or booleans")
+    labels = table[of].cast(pa.float64())
+    table = pa.table({"id": table["id"], "label": labels}).filter(pc.is_finite(labels))
+    sources = select(documents, kept, ["source"])
+    there = heldout.without(sources.filter(pc.is_in(sources["id"], table["id"].combine_chunks())))
+    table = table.filter(pc.is_in(table["id"], there["id"].combine_chunks()))
+    return table, "bool" if pa.types.is_boolean(kind) else "number"
+
+
+def count_shard(
+    folder: str, shard: int, documents: str, kept: str, signals: Sequence[str], of: str, heldout: Heldout
+) -> dict:
+    """How many annotated documents a shard has, and of what kind the annotations are."""
+    table, kind = _annotated(documents, kept, signals, of, heldout)
+    return {"annotated": len(table), "kind": kind if len(table) else ""}
+
+
+def one_kind(counted: Iterable[Mapping[str, Any]], settings: Learning) -> tuple[int, str]:
+    """How many annotated documents all shards have, and of what kind. Raises ValueError for none, for several kinds,
+    and for one that does not fit the settings."""
+    total, kinds = 0, set[str]()
+    for each in counted:
+        total += each["annotated"]
+        kinds |= {each["kind"]} - {""}
+    if not total:
+        raise ValueError(
+            f"no document has an annotation in the column {settings.of} at this step: annotate documents, or list the "
+            "column in `columns` of a source"
+        )
+    if len(kinds) > 1:
+        raise ValueError(f"the column {settings.of} has booleans in one source and numbers in another; use one of them")
+    [kind] = kinds
+    if problem := column_problem(settings, kind):
+        raise ValueError(problem)
+    return total, kind
+
+
+def gather_shard(
+    folder: str,
+    shard: int,
+    documents: str,
+    kept: str,
+    signals: Sequence[str],
+    settings: Learning,
+    heldout: Heldout,
+    share: float,
+    vectors: str = "",
+) -> dict:
+    """Write `id`, `label`, `host`, `length` (code points) and the line that fastText reads, or the `vector`, of a share
+    of the annotated documents, drawn by a keyed hash of the id. A document without a host is its own.
+
+    Holds the texts of one shard.
+    """
+    table, _ = _annotated(documents, kept, signals, settings.of, heldout)
+    table = table.filter(pa.array(uniform(table["id"], settings.seed, "distill") < share))
+    columns = list(dict.fromkeys(["source", "text", *host_columns(documents)]))
+    some = select(documents, kept, columns)
+    some = some.filter(pc.is_in(some["id"], table["id"].combine_chunks()))
+    table = table.take(pc.index_in(some["id"], table["id"].combine_chunks()))
+    own = pc.binary_join_element_wise(some["source"].cast(pa.string()), some["id"], "\n")
+    found = {"id": table["id"], "label": table["label"], "host": pc.coalesce(known_hosts(some), own)}
+    found["length"] = pc.utf8_length(some["text"])
+    if settings.kind == "fasttext":
+        texts, how = some["text"].to_pylist(), settings.fasttext
+        found["line"] = pa.array([line(text, how.characters, how.lowercase) for text in texts], pa.string())
+    else:
+        of_all = parquet.read_table(vectors)
+        found["vector"] = of_all["vector"].take(pc.index_in(some["id"], of_all["id"].combine_chunks()))
+    parquet.write_table(layout.part(gathered_folder(folder), shard), pa.table(found))
+    return {"rows": len(table)}
+
+
+def train_model(
+    folder: str, number: int, gathered: Sequence[str], settings: Learning, kind: str, embedder: Mapping[str, Any]
+) -> dict:
+    """Train on the gathered annotations of some hosts, and measure the model on those of the others. Writes the model,
+    and `held_out.parquet`: `id`, `host`, `label`, `length`, `score`, and whether the annotation is `good`, null for
+    numbers without `positive`.
+
+    Holds the vectors, or a model of fastText, and a line of each part. Raises ValueError for annotations of which
+    nothing can be learned.
+    """
+    names = ["id", "label", "host", "length", *(["vector"] if settings.kind == "head" else [])]
+    table = pa.concat_tables(parquet.read_table(part, names) for part in gathered).sort_by("id")
+    held = uniform(table["host"], settings.seed, "distill-held-out") < settings.held_out
+    threshold = 1.0 if kind == "bool" else settings.positive
+    seen, unseen = table.filter(pa.array(~held)), table.filter(pa.array(held))
+    _check(seen, unseen, threshold, settings)
+    if settings.kind == "fasttext":
+        assert threshold is not None, "`column_problem` asks for `positive`"
+        scores, trained = _fit_fasttext(folder, gathered, settings, threshold, seen, unseen)
+    else:
+        scores, trained = _fit_head(folder, settings, kind, embedder, seen, unseen)
+    found = unseen.select(["id", "host", "label", "length"]).append_column("score", pa.array(scores))
+    goods = pa.nulls(len(found), pa.float64()) if threshold is None else _good(found, threshold).cast(pa.float64())
+    parquet.write_table(files.join(folder, HELD_OUT_FILE), found.append_column("good", goods))
+    return {
+        "files": [MODELS[settings.kind], HELD_OUT_FILE],
+        "annotations": len(table),
+        "training": len(seen),
+        "training_hosts": pc.count_distinct(seen["host"]).as_py(),
+        **trained,
+        **_measured(found, scores, threshold, kind, settings),
+    }
+
+
+def _good(table: pa.Table, threshold: float) -> pa.ChunkedArray:
+    return pc.greater_equal(table["label"], threshold)
+
+
+def _check(seen: pa.Table, unseen: pa.Table, threshold: float | None, settings: Learning) -> None:
+    hosts = [pc.count_distinct(each["host"]).as_py() for each in (seen, unseen)]
+    if not len(seen) or not len(unseen):
+        use = "hold out" if len(seen) else "learn from"
+        raise ValueError(
+            f"the {len(seen) + len(unseen):,} annotations in {settings.of} are of {sum(hosts):,} hosts, which leaves "
+            f"none to {use}: annotate documents of more hosts, or change `held_out`"
+        )
+    labels = seen["label"] if threshold is None else _good(seen, threshold)
+    if pc.count_distinct(labels).as_py() < 2:
+        kinds = "annotated alike" if threshold is None else "good" if labels[0].as_py() else "below `positive`"
+        raise ValueError(
+            f"all {len(seen):,} documents to learn from are {kinds} in {settings.of}, so a model learns nothing: "
+            "annotate documents of both kinds" + ("" if threshold is None else ", or change `positive`")
+        )
+
+
+def _fit_fasttext(
+    folder: str, gathered: Sequence[str], settings: Learning, threshold: float, seen: pa.Table, unseen: pa.Table
+) -> tuple[np.ndarray, dict[str, Any]]:
+    """Write the classifier. Returns the scores of the unseen documents, and how it was trained."""
+    own = Classifier(seed=settings.seed, **settings.fasttext.model_dump())
+    wanted = seen["id"].combine_chunks()
+
+    def fill(examples: Examples) -> None:
+        for part in gathered:
+            for some in parquet.groups(part, ["id", "label", "line"]):
+                some = some.filter(pc.is_in(some["id"], wanted))
+                for good, name in ((True, GOOD), (False, BAD)):
+                    own_kind = some.filter(pc.equal(_good(some, threshold), good))
+                    examples.add(own_kind["id"], own_kind["line"].to_pylist(), name)
+
+    path = files.join(folder, MODELS["fasttext"])
+    with ordered(own, fill) as examples:
+        epochs = classifiers.train(examples, np.arange(len(examples.labels)), own, path)
+    model = classifiers.load(RecordedFile(path, files.checksum(path)))
+    by_id: dict[str, float] = {}
+    for part in gathered:
+        for some in parquet.groups(part, ["id", "line"]):
+            some = some.filter(pc.is_in(some["id"], unseen["id"].combine_chunks()))
+            by_id |= zip(some["id"].to_pylist(), probabilities(model, some["line"].to_pylist(), GOOD), strict=True)
+    return np.array([by_id[id_] for id_ in unseen["id"].to_pylist()]), {"model": "fasttext", "epochs": epochs}
+
+
+def _fit_head(
+    folder: str, settings: Learning, kind: str, embedder: Mapping[str, Any], seen: pa.Table, unseen: pa.Table
+) -> tuple[np.ndarray, dict[str, Any]]:
+    """Write the head. Returns as `_fit_fasttext`."""
+    form = "logistic" if kind == "bool" else "ridge"
+    # folds by host: the penalty is to be the best for documents of other hosts
+    labels = seen["label"].to_numpy()
+    weight, bias, figures, _ = heads.train(form, seen["host"], vectors_of(seen), labels, settings.penalty)
+    head = heads.Head(form, weight, bias, embedder, figures)
+    heads.write(files.join(folder, MODELS["head"]), head)
+    return heads.scores(head, vectors_of(unseen)), {"model": form, "penalty": figures["penalty"]}
+
+
+def _measured(
+    found: pa.Table, scores: np.ndarray, threshold: float | None, kind: str, settings: Learning
+) -> dict[str, Any]:
+    labels, groups = found["label"].to_numpy(), group_numbers(found["host"].to_numpy())
+    graded = settings.kind == "head" and kind == "number"
+    figures: dict[str, Any] = {"held_out": len(found), "held_out_hosts": len(np.unique(groups))}
+    if threshold is not None:
+        good, lengths = labels >= threshold, found["length"].to_numpy().astype(np.float64)
+        figures |= {"good": int(good.sum())}
+        figures |= class_measures(good, scores, groups, lengths, threshold if graded else 0.5)
+        labels = labels if graded else good.astype(np.float64)
+    figures |= grade_measures(labels, scores) if graded else {}
+    return figures | reliability(labels, scores, groups)

@@ -1,0 +1,121 @@
+"""The sample that a step annotates, against brute force over all documents."""
+
+import math
+import random
+from collections import Counter
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gristmill.storage import files, layout, parquet
+from gristmill.tasks.documents.selection import uniform
+from gristmill.tasks.language_model.sample import SAMPLE, candidates_shard, find_thresholds, load, quotas, sampled
+from tests.recorded import recorded
+
+COLUMNS = ("topic", "good", "size")
+TYPES = {"id": pa.string(), "topic": pa.string(), "good": pa.bool_(), "size": pa.float64()}
+
+
+def documents(count: int, seed: int) -> list[dict]:
+    draw = random.Random(seed)
+    sizes = (0, 0.5, 1, 3.99, 4, 15, 16, 1e6, 4.0**30, -7, math.inf, -math.inf, math.nan, None)
+    return [
+        {
+            "id": f"d{number}",
+            "topic": draw.choice([None, "law", "law", "law", 'a "b"', "", "null", "ไทย"]),
+            "good": draw.choice([True, False, None]),
+            "size": draw.choice(sizes),
+        }
+        for number in range(count)
+    ]
+
+
+def group(value):
+    """The group of a value, by comparison with every power of four."""
+    if value is None or isinstance(value, bool | str):
+        return repr(value)
+    if math.isnan(value):
+        return "not a number"
+    if value < 1:
+        return "below"
+    return "infinite" if value == math.inf else max(power for power in range(64) if 4.0**power <= value)
+
+
+def chosen(folder, shards: list[list[dict]], by: tuple[str, ...], of: int, seed: int = 0) -> set[str]:
+    """The ids of the sample that the product draws from shards."""
+    home = files.join(str(folder), f"{len(shards)}-{by}-{of}-{seed}")
+    counts: Counter[str] = Counter()
+    tables = []
+    for number, shard in enumerate(shards):
+        table = pa.Table.from_pylist(shard, schema=pa.schema(list(TYPES.items())))
+        part = layout.part(f"{home}/documents", number)
+        parquet.write_table(part, table)
+        counts.update(candidates_shard(home, number, part, part, (), by, of, seed)["counts"])
+        tables.append(table)
+    sizes = quotas(counts, of)
+    find_thresholds(home, 0, [layout.part(home, number) for number in range(len(shards))], sizes)
+    thresholds = load(recorded(files.join(home, SAMPLE)))
+    found: set[str] = set()
+    for table in tables:
+        found |= set(table["id"].filter(pa.array(sampled(table, by, seed, thresholds))).to_pylist())
+    return found
+
+
+def expected(docs: list[dict], by: tuple[str, ...], of: int, seed: int = 0) -> set[str]:
+    """Documents by the hash of their ids, in turns, one of each stratum that has some left; without a last turn that
+    has fewer places than strata."""
+    hashes = dict(
+        zip((d["id"] for d in docs), uniform(pa.array([d["id"] for d in docs]), seed, "annotate"), strict=True)
+    )
+    strata: dict[tuple, list[str]] = {}
+    for document in sorted(docs, key=lambda d: hashes[d["id"]]):
+        strata.setdefault(tuple(group(document[name]) for name in by), []).append(document["id"])
+    sizes = {key: 0 for key in strata}
+    left = min(of, len(docs))
+    while left:
+        least = min(sizes[key] for key in strata if sizes[key] < len(strata[key]))
+        turn = [key for key in strata if sizes[key] == least and sizes[key] < len(strata[key])]
+        if left < len(turn):
+            break
+        for key in turn:
+            sizes[key] += 1
+            left -= 1
+    return {id for key in strata for id in strata[key][: sizes[key]]}
+
+
+@pytest.mark.parametrize("by", [(), *(pytest.param((name,), marks=pytest.mark.extended) for name in COLUMNS), COLUMNS])
+@pytest.mark.parametrize("of", [1, 60, pytest.param(5000, marks=pytest.mark.extended)])
+def test_a_sample_is_that_of_brute_force_for_any_shards(tmp_path, by, of):
+    docs = documents(200, 3)
+    shuffled = random.Random(5).sample(docs, len(docs))
+    one = chosen(tmp_path, [docs], by, of)
+    assert len(one) == min(of, len(docs))
+    certain = expected(docs, by, of)
+    assert certain <= one
+    strata = Counter(tuple(group(document[name]) for name in by) for document in docs)
+    extra = Counter(tuple(group(d[name]) for name in by) for d in docs if d["id"] in one - certain)
+    assert all(count == 1 for count in extra.values()), "of the places of the last turn, each stratum has at most one"
+    assert len(one - certain) < max(2, len(strata))
+    for shards in ([shuffled[:1], [], shuffled[1:150], shuffled[150:]], [shuffled[i::7] for i in range(7)]):
+        assert chosen(tmp_path, shards, by, of) == one
+
+
+def test_another_seed_is_another_sample_and_more_documents_keep_the_smaller_sample(tmp_path):
+    docs = documents(300, 4)
+    small, large = (chosen(tmp_path, [docs], ("topic",), of) for of in (40, 120))
+    assert small < large
+    assert chosen(tmp_path, [docs], ("topic",), 40, seed=1) != small
+
+
+@settings(max_examples=40)
+@given(st.dictionaries(st.text(max_size=3), st.integers(1, 40), min_size=1, max_size=12), st.integers(1, 200))
+def test_quotas_are_as_equal_as_the_strata_permit(counts, of):
+    sizes = quotas(counts, of)
+    assert sum(sizes.values()) == min(of, sum(counts.values()))
+    assert all(0 <= sizes[name] <= counts[name] for name in counts)
+    short = [sizes[name] for name in counts if sizes[name] < counts[name]]
+    if short:
+        assert max(sizes.values()) - min(short) <= 1
+        assert all(sizes[name] == counts[name] for name in counts if counts[name] < min(short))
