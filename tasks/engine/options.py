@@ -30,7 +30,7 @@ class LanguageModelServer:
         "", "address of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1; GRISTMILL_SECRET_LM has its key"
     )
     concurrency: int = _setting(16, "maximum number of requests in flight")
-    clients: int = _setting(1, "number of jobs that send requests; one sends about 250 per second")
+    clients: int = _setting(1, "number of jobs that send requests; one sends about 170 per second")
     requests_per_minute: float = _setting(0.0, "maximum rate of requests; 0: no limit")
     tokens_per_minute: float = _setting(0.0, "maximum rate of prompt and completion tokens; 0: no limit")
     timeout_seconds: float = _setting(300.0, "timeout of one attempt to get an answer")

@@ -43,7 +43,8 @@ def check_answers(home, server: Served, asked: list[str], idempotent: bool, coun
         assert paid_again <= counts["uncertain"] <= counts["retries"]
 
 
-@pytest.mark.parametrize("idempotent", [True, pytest.param(False, marks=pytest.mark.extended)])
+@pytest.mark.extended
+@pytest.mark.parametrize("idempotent", [True, False])
 def test_all_faults_at_once_leave_one_paid_answer_to_a_request(tmp_path, idempotent):
     asked = texts(60)
     with serving(plan=mixed(SURVIVED, 0.6), latency=0.01, idempotent=idempotent) as server:
