@@ -5,55 +5,28 @@ model learns to grade all documents.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol, Self
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal, Self
 
 import pyarrow as pa
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from gristmill.storage import layout, parquet
 from gristmill.storage.damage import RecordedFile
-from gristmill.tasks.documents.selection import gather, select_groups
 from gristmill.tasks.documents.step import Clause, CorpusStep, Decision, Settings, Signal
 from gristmill.tasks.language_model import prompts
 from gristmill.tasks.language_model.answers import Answer, AnswerStore, Request
-from gristmill.tasks.language_model.ask import Asked, ask_all, is_of_client, replay
+from gristmill.tasks.language_model.ask import Conversation, replay
 from gristmill.tasks.language_model.prompts import NamedPrompt, Prompt
-from gristmill.tasks.language_model.sample import Thresholds, load, sampled
+from gristmill.tasks.language_model.questions import NO_ANSWER, ModelCall, sampled_documents
+from gristmill.tasks.language_model.sample import Sampling, thresholds_of
 
 _NAME = r"^annotate(_[a-z0-9]+)*$"
 COMPLAINT = "This answer is not valid: {problem}. Answer again, with only a JSON object that fits the schema."
 OWN_COLUMNS = ("problem", "answer")  # of the step, beside the values
-NO_ANSWER = ("refusal", "content_filter", "error")  # ends of answers that another request would not mend
 
 
-class Asking(Settings):
-    """What decides the answers of a model about a text, besides the text."""
-
-    model: str = Field(min_length=1, description="Name of the model, as the server knows it.")
-    temperature: float = Field(0.0, ge=0, le=2, description="Sampling temperature of the model.")
-    max_tokens: int = Field(512, gt=0, description="Maximum tokens of an answer.")
-    options: dict[str, Any] = Field({}, description="Further parameters of the API, such as `top_p` and `seed`.")
-
-    @field_validator("options")
-    @classmethod
-    def _own_parameters(cls, options: dict[str, Any]) -> dict[str, Any]:
-        own = ("model", "messages", "temperature", "max_tokens", "stream", "n", "response_format")
-        if taken := [name for name in own if name in options]:
-            raise ValueError(f"has {taken[0]}, which the step sets; remove it")
-        return options
-
-    def request(self, messages: Sequence[Mapping[str, str]], prompt: Prompt, structured: bool) -> Request:
-        """The request with these messages. `structured`: whether the server is given the schema of the answer."""
-        parameters = {"temperature": self.temperature, "max_tokens": self.max_tokens, **self.options}
-        if structured and prompt.answer:
-            schema = {"name": "answer", "strict": True, "schema": prompt.schema_}
-            parameters["response_format"] = {"type": "json_schema", "json_schema": schema}
-        return Request(self.model, tuple(messages), parameters)
-
-
-class Annotating(Asking):
+class AnnotationSettings(ModelCall):
     """What decides the annotations of a text, besides the text."""
 
     prompt: NamedPrompt = Field(description="Name of a prompt that ships, or the templates and the answer.")
@@ -82,12 +55,12 @@ class Annotating(Asking):
         begins = [round(last * number / (count - 1)) for number in range(count)]
         return [text[begin : begin + self.characters] for begin in begins]
 
-    def conversations(self, text: str, values: Mapping[str, Any]) -> list["Conversation"]:
+    def conversations(self, text: str, values: Mapping[str, Any]) -> list["AnnotationConversation"]:
         """What the model is asked about a text, window by window."""
-        return [Conversation(self, self.full_prompt, window, values) for window in self.texts(text)]
+        return [AnnotationConversation(self, self.full_prompt, window, values) for window in self.texts(text)]
 
 
-class Conversation:
+class AnnotationConversation:
     """The requests about a window of a text: the first, and those that return an invalid answer.
 
     Attributes:
@@ -97,7 +70,7 @@ class Conversation:
         digests: The digests of the requests that they answer.
     """
 
-    def __init__(self, settings: Annotating, prompt: Prompt, text: str, values: Mapping[str, Any]) -> None:
+    def __init__(self, settings: AnnotationSettings, prompt: Prompt, text: str, values: Mapping[str, Any]) -> None:
         self._prompt, self._left, self._max_tokens = prompt, settings.repairs, settings.max_tokens
         self.values: dict[str, Any] | None = None
         self.problem = ""
@@ -105,7 +78,7 @@ class Conversation:
         self.request: Request | None = settings.request(prompt.messages(text, values), prompt, settings.structured)
 
     def take(self, answer: Answer) -> None:
-        """Go on with the answer to `request`."""
+        """Continue with the answer to `request`."""
         request = self.request
         assert request is not None, "the conversation has ended"
         self.digests.append(request.digest)
@@ -124,33 +97,22 @@ class Conversation:
                 self.request = request.after(answer.content, COMPLAINT.format(problem=error))
 
 
-class Sampling(Settings):
-    """Which documents a model is asked about."""
-
-    of: int | None = Field(None, gt=0, description="Number of documents to ask about. null: all.")
-    by: tuple[str, ...] = Field(
-        (),
-        description="Columns by whose values the sample is stratified: each combination has the same number of "
-        "documents. Numbers are grouped by powers of four.",
-    )
-    seed: int = Field(0, description="Seed of the sample.")
-
-
-class Annotate(Annotating, Sampling, CorpusStep):
+class Annotate(AnnotationSettings, Sampling, CorpusStep):
     """Ask a language model about documents, and store the values of its answers as columns.
 
     The columns are `<step>_<value>`, with nulls for documents that are not in the sample. A recipe may have the step
     several times, each with its own name: `step: annotate`, `step: annotate_topic`. The server is a setting of the
-    machine (`GRISTMILL_LM__BASE_URL`), so it may change between runs. Answers are kept in the home, and are never paid
-    for twice.
+    machine (`GRISTMILL_LM__BASE_URL`), so it may change between runs. Answers are kept in the home, and what is kept is
+    not asked again.
     """
 
     has_unknown_speed: ClassVar = True
     reads_documents: ClassVar = True
-    packages: ClassVar = ("openai",)
+    packages: ClassVar = ("aiohttp", "openai")
     modules: ClassVar = (
         "gristmill.tasks.language_model.ask",
         "gristmill.tasks.language_model.prompts",
+        "gristmill.tasks.language_model.questions",
         "gristmill.tasks.language_model.sample",
     )
 
@@ -192,7 +154,13 @@ class Annotate(Annotating, Sampling, CorpusStep):
         return (
             *values,
             Signal(f"{self.step}_problem", "string", "", ours, "Why a document has no valid answer."),
-            Signal(f"{self.step}_answer", "string", "", ours, "Digest of the first request, which names its answer."),
+            Signal(
+                f"{self.step}_answer",
+                "string",
+                "",
+                ours,
+                "Digests of the requests, separated by commas, which name the answers.",
+            ),
         )
 
     def decisions(self) -> tuple[Decision, ...]:
@@ -203,35 +171,11 @@ class Annotate(Annotating, Sampling, CorpusStep):
 # The work: one phase asks, so that all answers are in the home, and one reads them, shard by shard.
 
 
-@dataclass(frozen=True)
-class AnnotatedShards:
-    """Where the documents of all shards are. `signals`: the parts with the columns of earlier steps."""
-
-    documents: Sequence[str]
-    kept: Sequence[str]
-    signals: Sequence[tuple[str, ...]]
-
-
-class Questions(Protocol):
-    """What a stage asks about a corpus. `step`: its name in the log; `by`, `seed`: of its sample; `reads`: the columns
-    of documents that `conversations` is given."""
-
-    @property
-    def step(self) -> str: ...
-    @property
-    def by(self) -> tuple[str, ...]: ...
-    @property
-    def seed(self) -> int: ...
-    @property
-    def reads(self) -> tuple[str, ...]: ...
-    def conversations(self, text: str, values: Mapping[str, Any]) -> Sequence[Asked]: ...
-
-
-class Annotation(Settings):
+class AnnotationRecord(Settings):
     """What decides the annotations of a corpus, besides its documents and which are in the sample."""
 
     step: str
-    settings: Annotating
+    settings: AnnotationSettings
     by: tuple[str, ...]
     seed: int
 
@@ -239,33 +183,8 @@ class Annotation(Settings):
     def reads(self) -> tuple[str, ...]:
         return self.settings.full_prompt.columns
 
-    def conversations(self, text: str, values: Mapping[str, Any]) -> Sequence[Asked]:
+    def conversations(self, text: str, values: Mapping[str, Any]) -> Sequence[Conversation]:
         return self.settings.conversations(text, values)
-
-
-def ask_client(
-    folder: str,
-    client: int,
-    clients: int,
-    home: str,
-    questions: Questions,
-    sample: tuple[RecordedFile, ...],
-    shards: Sequence[int],
-    places: AnnotatedShards,
-) -> dict:
-    """Ask about the client's documents of all shards. Returns counts of requests. Raises as `ask_all` does."""
-    thresholds = thresholds_of(sample)
-
-    def items() -> Iterator[tuple[int, Sequence[Asked]]]:
-        for shard in shards:
-            place = (places.documents[shard], places.kept[shard], places.signals[shard])
-            for _, text, values in asked_documents(questions, thresholds, *place):
-                # each window by its first request, so that equal ones have one client
-                asked = [] if text is None else questions.conversations(text, values)
-                if mine := [each for each in asked if is_of_client(each.request, client, clients)]:
-                    yield len(text or ""), mine
-
-    return ask_all(questions.step, home, items())
 
 
 def annotate_shard(
@@ -275,7 +194,7 @@ def annotate_shard(
     kept: str,
     signals: tuple[str, ...],
     home: str,
-    annotation: Annotation,
+    annotation: AnnotationRecord,
     sample: tuple[RecordedFile, ...],
 ) -> dict:
     """Write `id` and the columns of the step for a shard, from the answers in the home. Returns counts."""
@@ -284,14 +203,14 @@ def annotate_shard(
     ids: list[str] = []
     columns: dict[str, list[Any]] = {name: [] for name in (*prompt.answer, *OWN_COLUMNS)}
     problems = Counter[str]()
-    for each, text, values in asked_documents(annotation, thresholds_of(sample), documents, kept, signals):
+    for each, text, values in sampled_documents(annotation, thresholds_of(sample), documents, kept, signals):
         ids.append(each)
         if text is None:
             found, problem, digests = {}, None, None
         else:
             conversations = settings.conversations(text, values)
             for conversation in conversations:
-                replay(store, conversation, step)
+                replay(store, conversation, folder)
             valid = [conversation.values for conversation in conversations if conversation.values is not None]
             found = {
                 name: _joined(prompt.answer[name].type, [one[name] for one in valid]) for name in prompt.answer if valid
@@ -309,39 +228,13 @@ def annotate_shard(
     return {"rows": len(ids), "annotated": annotated, "problems": dict(sorted(problems.items()))}
 
 
-def null_shard(folder: str, shard: int, kept: str, annotation: Annotation) -> dict:
+def null_shard(folder: str, shard: int, kept: str, annotation: AnnotationRecord) -> dict:
     """Write the columns of the step for the documents of a source that it does not apply to: all null."""
     ids = parquet.read_table(kept, ["id"])["id"]
     types = {**annotation.settings.full_prompt.arrow(), "problem": pa.string(), "answer": pa.string()}
     table = {f"{annotation.step}_{name}": pa.nulls(len(ids), kind) for name, kind in types.items()}
     parquet.write_table(layout.part(folder, shard), pa.table({"id": ids, **table}))
     return {"rows": len(ids)}
-
-
-def thresholds_of(sample: tuple[RecordedFile, ...]) -> Thresholds | None:
-    """The thresholds of a sample; None without one."""
-    return load(sample[0]) if sample else None
-
-
-def asked_documents(
-    questions: Questions, thresholds: Thresholds | None, documents: str, kept: str, signals: tuple[str, ...]
-) -> Iterator[tuple[str, str | None, dict[str, Any]]]:
-    """The id, text and columns of each document of a shard; None as the text of one that is not in the
-    sample. Holds these columns of the shard, and the texts of a row group."""
-    names = list(questions.reads)
-    if names or questions.by or thresholds is not None:
-        table = gather((documents, kept, *signals), kept, list(dict.fromkeys((*names, *questions.by))))
-        chosen = sampled(table, questions.by, questions.seed, thresholds).tolist()
-        rows = table.select(names).to_pylist() if names else [{}] * len(table)
-        known = {each: row for each, row, asked in zip(table["id"].to_pylist(), rows, chosen, strict=True) if asked}
-    else:
-        known = None
-    for group in select_groups(documents, kept, ["text"]):
-        for each, text in zip(group["id"].to_pylist(), group["text"].to_pylist(), strict=True):
-            if known is None:
-                yield each, text, {}
-            else:
-                yield (each, text, known[each]) if each in known else (each, None, {})
 
 
 def _joined(kind: str, values: Sequence[Any]) -> Any:

@@ -20,16 +20,17 @@ from gristmill.tasks.language_model.client import Client, ServerError
 log = logging.getLogger(__name__)
 
 _LOG_SECONDS = 30.0
-_HOPELESS = 20  # requests that a server refuses, without one that it answers, until a stage ends with its message
+MAX_REFUSED = 20  # first requests of a stage that the server may refuse; if it refuses all of these, the stage fails
 _MAX_THREADS = 64  # that read and write answers
 
 
-class Asked(Protocol):
+class Conversation(Protocol):
     """Something that is asked about until it has no further request."""
 
     request: Request | None
 
-    def take(self, answer: Answer) -> None: ...
+    def take(self, answer: Answer) -> None:
+        """Continue with the answer to `request`."""
 
 
 class BudgetError(RuntimeError):
@@ -50,7 +51,7 @@ def is_of_client(request: Request | None, client: int, clients: int) -> bool:
     return clients == 1 or (request is not None and int(request.digest[:15], 16) % clients == client)
 
 
-def ask_all(step: str, home: str, items: Iterator[tuple[int, Sequence[Asked]]]) -> dict[str, Any]:
+def ask_all(step: str, home: str, items: Iterator[tuple[int, Sequence[Conversation]]]) -> dict[str, Any]:
     """Ask until every conversation has ended, and all answers are in the home. `items`: the bytes of a document, and
     what is asked about it. Returns `attempts`, counts of requests: `new`, `found`, `retries`, `uncertain`; and `bill`,
     the sums of the different answers, as in `Bill`.
@@ -73,11 +74,11 @@ class _Asking:
         self._refusal = ""  # the message of the last one
         self._client: Client | None = None  # while all answers are found, no server is needed
 
-    async def run(self, items: Iterator[tuple[int, Sequence[Asked]]]) -> dict[str, Any]:
+    async def run(self, items: Iterator[tuple[int, Sequence[Conversation]]]) -> dict[str, Any]:
         concurrency = max(1, self._server.concurrency // self._server.clients)
         loop = asyncio.get_running_loop()
         loop.set_default_executor(ThreadPoolExecutor(min(_MAX_THREADS, 2 * concurrency)))
-        queue: asyncio.Queue[tuple[int, Sequence[Asked]] | None] = asyncio.Queue(concurrency)
+        queue: asyncio.Queue[tuple[int, Sequence[Conversation]] | None] = asyncio.Queue(concurrency)
         workers = [asyncio.create_task(self._work(queue)) for _ in range(concurrency)]
         try:
             while self._error is None and (item := await asyncio.to_thread(next, items, None)) is not None:
@@ -144,7 +145,7 @@ class _Asking:
             if answer.finish == "error":
                 counts.errors += 1
                 self._refusal = answer.content
-                self._check_refused(_HOPELESS)
+                self._check_refused(MAX_REFUSED)
         else:
             counts.found += 1
         return answer
@@ -189,13 +190,14 @@ class _Asking:
         )
 
 
-def replay(store: AnswerStore, conversation: Asked, step: str) -> None:
-    """Go through a conversation with the answers in the home. Raises RuntimeError for one that is missing."""
+def replay(store: AnswerStore, conversation: Conversation, folder: str) -> None:
+    """Give a conversation its answers from the home. `folder`: of the stage. Raises LookupError for a missing one."""
     while (request := conversation.request) is not None:
         answer = store.find(request.digest)
         if answer is None:
-            raise RuntimeError(
-                f"the answer {request.digest} was deleted while the stage was made. Run again with --remake {step}"
+            raise LookupError(
+                f"the answer {store.path(request.digest)} was deleted while the stage was made. Remove the folder "
+                f"{folder} and run again; only this answer is asked for again"
             )
         conversation.take(answer)
 

@@ -42,7 +42,7 @@ class Property(Settings):
     maximum: float | None = Field(None, description="Highest valid number.")
     enum: tuple[str, ...] | None = Field(None, min_length=1, description="Valid strings.")
     max_length: int | None = Field(None, gt=0, le=_MAX_STRING, description="Maximum characters of a string.")
-    description: str = Field("", description="What the value means, which the model is told.")
+    description: str = Field("", description="Meaning of the value, which is sent to the model.")
 
     @model_validator(mode="after")
     def _of_its_type(self) -> Self:

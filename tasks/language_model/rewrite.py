@@ -9,10 +9,18 @@ from gristmill.storage import files, layout, ledger, parquet
 from gristmill.storage.damage import RecordedFile
 from gristmill.storage.schema import DOCUMENTS
 from gristmill.tasks.documents.step import UNKNOWN
-from gristmill.tasks.language_model.annotate import asked_documents, thresholds_of
 from gristmill.tasks.language_model.answers import Answer, AnswerStore
 from gristmill.tasks.language_model.ask import replay
-from gristmill.tasks.language_model.rewriting import OneAnswer, RewritingOf, new_names, new_numbers, ratio, refused
+from gristmill.tasks.language_model.questions import sampled_documents
+from gristmill.tasks.language_model.rewriting import (
+    RewriteRecord,
+    SingleRequest,
+    new_names,
+    new_numbers,
+    ratio,
+    refused,
+)
+from gristmill.tasks.language_model.sample import thresholds_of
 from gristmill.tasks.models.language import Identification, identified
 
 STEP = "rewrite"
@@ -58,7 +66,7 @@ def rewrite_shard(
     kept: str,
     signals: tuple[str, ...],
     home: str,
-    asked: RewritingOf,
+    asked: RewriteRecord,
     sample: tuple[RecordedFile, ...],
 ) -> dict:
     """Write the rewrites of a shard from the answers in the home, and the ledger of documents without one. Holds the
@@ -68,12 +76,12 @@ def rewrite_shard(
     rows: dict[str, dict[str, Any]] = {}
     drops: list[dict[str, Any]] = []
     expected: dict[str, str | None] = {}
-    for each, text, values in asked_documents(asked, thresholds_of(sample), documents, kept, signals):
+    for each, text, values in sampled_documents(asked, thresholds_of(sample), documents, kept, signals):
         if text is None:
             continue
         source = text[: asked.settings.characters]
         [conversation] = asked.conversations(text, values)
-        replay(store, conversation, asked.step)
+        replay(store, conversation, folder)
         answer, asked_about[each] = _answer(conversation), conversation.digest
         if (why := refused(asked, source, answer)) is not None:
             drops.append({"id": each, "step": STEP, **vars(why)})
@@ -107,7 +115,7 @@ def rewrite_shard(
     }
 
 
-def _answer(conversation: OneAnswer) -> Answer:
+def _answer(conversation: SingleRequest) -> Answer:
     assert conversation.answer is not None, "it was replayed"
     return conversation.answer
 

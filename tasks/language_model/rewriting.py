@@ -13,9 +13,10 @@ from gristmill.storage import files
 from gristmill.storage.address import Address
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.language_model import prompts
-from gristmill.tasks.language_model.annotate import NO_ANSWER, Asking, Sampling
 from gristmill.tasks.language_model.answers import Answer, Request
 from gristmill.tasks.language_model.prompts import NamedPrompt, Prompt
+from gristmill.tasks.language_model.questions import NO_ANSWER, ModelCall
+from gristmill.tasks.language_model.sample import Sampling
 from gristmill.tasks.models.language import Identification
 
 OF_SOURCE = "source"  # a value of `language`
@@ -44,7 +45,7 @@ REFUSALS = (
 )
 
 
-class Rewriting(Asking):
+class RewriteSettings(ModelCall):
     """What decides the rewrite of a text, besides the text."""
 
     prompt: NamedPrompt = Field(description="Name of a prompt that ships, or the templates. It has no `answer`.")
@@ -93,7 +94,7 @@ class Checks(Settings):
     )
 
 
-class Rewrite(Rewriting, Checks, Sampling):
+class Rewrite(RewriteSettings, Checks, Sampling):
     """Documents of another recipe, rewritten by a language model."""
 
     recipe: Address = Field(description="Recipe whose curated documents are rewritten.")
@@ -112,7 +113,7 @@ class Rewrite(Rewriting, Checks, Sampling):
         return self
 
 
-class OneAnswer:
+class SingleRequest:
     """A request and its answer, whatever that is.
 
     Attributes:
@@ -131,14 +132,14 @@ class OneAnswer:
         self.answer, self.request = answer, None
 
 
-class RewritingOf(Settings):
+class RewriteRecord(Settings):
     """What decides the rewrites of a corpus, besides its documents and which are in the sample.
 
     `name`: of the prompt; `of_source`: whether a rewrite must have the value of the column `language`; `identify`: how
     the languages of rewrites are identified, None if they are not checked.
     """
 
-    settings: Rewriting
+    settings: RewriteSettings
     name: str
     checks: Checks
     by: tuple[str, ...]
@@ -154,11 +155,11 @@ class RewritingOf(Settings):
     def reads(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys((*self.settings.columns, *(["language"] if self.of_source else []))))
 
-    def conversations(self, text: str, values: Mapping[str, Any]) -> Sequence[OneAnswer]:
+    def conversations(self, text: str, values: Mapping[str, Any]) -> Sequence[SingleRequest]:
         """What the model is asked about a text: one request."""
         settings, prompt = self.settings, self.settings.full_prompt
         messages = prompt.messages(text[: settings.characters], {**values, **settings.values})
-        return [OneAnswer(settings.request(messages, prompt, structured=False))]
+        return [SingleRequest(settings.request(messages, prompt, structured=False))]
 
     @cached_property
     def prompt_runs(self) -> frozenset[tuple[str, ...]]:
@@ -184,7 +185,7 @@ class Refused:
     detail: str | None = None
 
 
-def refused(asked: RewritingOf, source: str, answer: Answer) -> Refused | None:
+def refused(asked: RewriteRecord, source: str, answer: Answer) -> Refused | None:
     """The first check that an answer fails; None if it is a rewrite. That of its language is another matter, since
     many texts are identified together.
 

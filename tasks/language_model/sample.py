@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 import orjson
 import pyarrow as pa
+from pydantic import Field
 
 from gristmill.storage import files, layout, parquet
 from gristmill.storage.damage import RecordedFile
 from gristmill.tasks.documents.selection import gather, uniform
+from gristmill.tasks.documents.step import Settings
 
 Thresholds = Mapping[str, float]
 """By stratum the highest hash of the sample."""
@@ -24,6 +26,18 @@ Thresholds = Mapping[str, float]
 MAX_STRATA = 10_000
 SAMPLE = "sample.json"  # in the stage's folder: the thresholds
 _PURPOSE = "annotate"
+
+
+class Sampling(Settings):
+    """Which documents a model is asked about."""
+
+    of: int | None = Field(None, gt=0, description="Number of documents to ask about. null: all.")
+    by: tuple[str, ...] = Field(
+        (),
+        description="Columns by whose values the sample is stratified: each combination has the same number of "
+        "documents. Numbers are grouped by powers of four.",
+    )
+    seed: int = Field(0, description="Seed of the sample.")
 
 
 def strata(table: pa.Table, by: Sequence[str]) -> list[str]:
@@ -63,15 +77,34 @@ def candidates_shard(
 ) -> dict:
     """Write the `of` lowest hashes of each stratum of a shard. Returns the number of documents by stratum."""
     table = gather((documents, kept, *signals), kept, list(by))
-    labels, hashes = np.array(strata(table, by), object), uniform(table["id"], seed, _PURPOSE)
-    counts = Counter(labels.tolist())
-    lowest = {label: np.sort(hashes[labels == label])[:of] for label in sorted(counts)}
-    columns = {
-        "stratum": pa.array([label for label, values in lowest.items() for _ in values], pa.string()),
-        "hash": pa.array(np.concatenate([np.empty(0), *lowest.values()]), pa.float64()),
-    }
+    labels, hashes = strata(table, by), uniform(table["id"], seed, _PURPOSE)
+    counts = Counter(labels)
+    check_strata(counts, by)
+    kept_labels, kept_hashes = lowest(labels, hashes, dict.fromkeys(counts, of))
+    columns = {"stratum": pa.array(kept_labels, pa.string()), "hash": pa.array(kept_hashes, pa.float64())}
     parquet.write_table(layout.part(folder, number), pa.table(columns))
     return {"counts": dict(sorted(counts.items()))}
+
+
+def check_strata(counts: Mapping[str, int], by: Sequence[str]) -> None:
+    """Raise ValueError for more than MAX_STRATA strata."""
+    if len(counts) > MAX_STRATA:
+        raise ValueError(
+            f"{', '.join(by)} have more than {MAX_STRATA:,} different values; use fewer columns in `by`, or columns "
+            "with fewer values"
+        )
+
+
+def lowest(labels: Sequence[str], hashes: np.ndarray, most: Mapping[str, int]) -> tuple[list[str], np.ndarray]:
+    """The lowest hashes of each stratum, at most as many as `most` has for it, with their strata, sorted by both."""
+    names, codes = np.unique(np.array(labels, object), return_inverse=True) if labels else (np.empty(0, object), [])
+    codes = np.asarray(codes, np.int64)
+    order = np.lexsort((hashes, codes))
+    begins = np.searchsorted(codes[order], np.arange(len(names)))
+    ranks = np.arange(len(order)) - begins[codes[order]]
+    quota = np.array([most.get(name, 0) for name in names.tolist()], np.int64)
+    order = order[ranks < quota[codes[order]]]
+    return names[codes[order]].tolist(), hashes[order]
 
 
 def quotas(counts: Mapping[str, int], of: int) -> dict[str, int]:
@@ -87,17 +120,17 @@ def quotas(counts: Mapping[str, int], of: int) -> dict[str, int]:
 
 def find_thresholds(folder: str, number: int, candidates: Sequence[str], quotas: Mapping[str, int]) -> dict:
     """Write the thresholds, by stratum the highest hash of its quota. Holds a quota of each stratum, and one part."""
-    lowest = {label: np.empty(0) for label, quota in quotas.items() if quota}
+    labels: list[str] = []
+    hashes = np.empty(0)
     for path in candidates:
         table = parquet.read_table(path)
-        labels, hashes = np.array(table["stratum"].to_pylist(), object), np.asarray(table["hash"], np.float64)
-        for label in lowest:
-            if len(more := hashes[labels == label]):
-                lowest[label] = np.sort(np.concatenate([lowest[label], more]))[: quotas[label]]
-    files.write_json(files.join(folder, SAMPLE), {label: float(values[-1]) for label, values in lowest.items()})
-    return {"strata": len(lowest)}
+        more = np.asarray(table["hash"], np.float64)
+        labels, hashes = lowest([*labels, *table["stratum"].to_pylist()], np.concatenate([hashes, more]), quotas)
+    thresholds = dict(zip(labels, hashes.tolist(), strict=True))  # the last one of a stratum is its highest
+    files.write_json(files.join(folder, SAMPLE), thresholds)
+    return {"strata": len(thresholds)}
 
 
-def load(file: RecordedFile) -> Thresholds:
-    """The thresholds that `find_thresholds` has written."""
-    return orjson.loads(file.read())
+def thresholds_of(sample: tuple[RecordedFile, ...]) -> Thresholds | None:
+    """The thresholds that `find_thresholds` wrote into the file of a sample; None without a sample."""
+    return orjson.loads(sample[0].read()) if sample else None

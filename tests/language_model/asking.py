@@ -15,7 +15,7 @@ from gristmill.storage import parquet
 from gristmill.tasks.engine import options
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.options import LanguageModelServer
-from gristmill.tasks.language_model.annotate import Annotating, Conversation
+from gristmill.tasks.language_model.annotate import AnnotationConversation, AnnotationSettings
 from gristmill.tasks.language_model.answers import FOLDER, AnswerStore
 from gristmill.tasks.language_model.ask import ask_all, replay
 from tests.corpora import context
@@ -26,7 +26,7 @@ PROMPT = {
     "user": "Grade this text from 0 to 5.\n{{ document }}",
     "answer": {"grade": {"type": "integer", "minimum": 0, "maximum": 5}, "reason": {"type": "string"}},
 }
-SETTINGS = Annotating(model="planted", prompt=PROMPT)
+SETTINGS = AnnotationSettings(model="planted", prompt=PROMPT)
 
 
 @contextmanager
@@ -49,7 +49,7 @@ def texts(count: int) -> list[str]:
     return [f"document=t{number} quality={number % 6}\nThe mill grinds {number} sacks." for number in range(count)]
 
 
-def ask(home: Path, asked: list[str], settings: Annotating = SETTINGS) -> dict:
+def ask(home: Path, asked: list[str], settings: AnnotationSettings = SETTINGS) -> dict:
     """Ask about texts. Returns counts of requests."""
     items = ((len(text), settings.conversations(text, {})) for text in asked)
     return ask_all("annotate", str(home), items)["attempts"]
@@ -64,12 +64,12 @@ class Replayed:
     digests: tuple[str, ...]
 
 
-def replayed(home: Path, asked: list[str], settings: Annotating = SETTINGS) -> list[Replayed]:
+def replayed(home: Path, asked: list[str], settings: AnnotationSettings = SETTINGS) -> list[Replayed]:
     """The end of each conversation, from the answers in the home."""
     ends = []
     for text in asked:
         (conversation,) = settings.conversations(text, {})
-        replay(AnswerStore(str(home)), conversation, "annotate")
+        replay(AnswerStore(str(home)), conversation, "the stage")
         ends.append(Replayed(conversation.values, conversation.problem, tuple(conversation.digests)))
     return ends
 
@@ -83,14 +83,14 @@ def stored(home: Path) -> dict[str, dict]:
     return found
 
 
-def first_request(text: str, settings: Annotating = SETTINGS) -> str:
+def first_request(text: str, settings: AnnotationSettings = SETTINGS) -> str:
     """The digest of the first request about a text."""
     request = settings.conversations(text, {})[0].request
     assert request is not None
     return request.digest
 
 
-def conversation(text: str, settings: Annotating = SETTINGS) -> Conversation:
+def conversation(text: str, settings: AnnotationSettings = SETTINGS) -> AnnotationConversation:
     return settings.conversations(text, {})[0]
 
 

@@ -1,6 +1,8 @@
 """The step `annotate` of a recipe: columns, bills, drops, windows, odd texts and hostile ones."""
 
 import json
+import re
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -8,9 +10,9 @@ import pytest
 
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.check import check
-from gristmill.flows.stages.language_model.annotations import BILL
+from gristmill.flows.stages.language_model.asking import BILL
 from gristmill.storage import checked_json, parquet
-from gristmill.tasks.language_model.annotate import Annotating
+from gristmill.tasks.language_model.annotate import AnnotationSettings
 from tests.language_model.asking import PROMPT, limits, made, parts, recipe, rows, stored, texts
 from tests.language_model.faults import Plan
 from tests.language_model.injections import INJECTIONS, broken
@@ -143,7 +145,7 @@ def test_odd_texts_arrive_as_they_are(tmp_path):
 
 def test_numbers_that_no_column_holds_are_invalid():
     answer = {"count": {"type": "integer"}, "share": {"type": "number"}, "least": {"type": "integer", "minimum": 0}}
-    prompt = Annotating(model="m", prompt={"user": "{{ text }}", "answer": answer}).full_prompt
+    prompt = AnnotationSettings(model="m", prompt={"user": "{{ text }}", "answer": answer}).full_prompt
     valid = {"count": -(2**63), "share": 0.5, "least": 2**63 - 1}
     assert prompt.read(json.dumps(valid)) == valid
     for name, digits in (
@@ -229,3 +231,24 @@ def test_check_names_what_is_wrong(tmp_path, change, sentence):
     (tmp_path / "recipe.yaml").write_text(json.dumps(whole))
     findings = check(tmp_path / "recipe.yaml", MachineSettings(home=str(tmp_path / "home"))).findings
     assert len(findings) == 1 and sentence in str(findings[0]), findings
+
+
+@pytest.mark.extended
+def test_an_answer_that_is_deleted_while_a_stage_is_made_has_a_fix_that_works(tmp_path):
+    given = recipe(tmp_path, {"web": [{"id": str(n), "text": text} for n, text in enumerate(texts(5))]})
+    with serving(latency=0.01) as server, limits(server, concurrency=3):
+        stage = made(tmp_path / "home", given)["annotate"]
+        before = parts(stage)
+        # as after a kill between the phase that asks and the one that reads the answers
+        folder = Path(stage.folder)
+        (folder / "manifest.json").unlink()
+        for mark in (folder / "done").glob("annotate-*"):
+            mark.unlink()
+        next((tmp_path / "home" / "answers").rglob("*.json")).unlink()
+        with pytest.raises(LookupError, match="Remove the folder (.*) and run again") as raised:
+            made(tmp_path / "home", given)
+        named = re.search("Remove the folder (.*) and run again", str(raised.value))
+        assert named is not None and Path(named[1]) == folder
+        shutil.rmtree(named[1])
+        assert parts(made(tmp_path / "home", given)["annotate"]) == before
+        assert server.bill()["requests"] == 6

@@ -317,7 +317,9 @@ def test_an_id_in_the_list_of_the_other_recipe_names_its_rewrite_too(tmp_path, m
     recipe, home = write(tmp_path), tmp_path / "home"
     with serving(mode="rewrite", latency=0) as server, asking(server, monkeypatch):
         row = documents_of(curated(home, recipe), "qa")[0]
-    found, targets = find_targets(graph_of(str(home)), Request(entries=(row["derived_from"],)))
+    found, targets = find_targets(
+        MachineSettings(home=str(home)), graph_of(str(home)), Request(entries=(row["derived_from"],))
+    )
     assert {target.id for target in targets} == {row["derived_from"], row["id"]}
     assert {target.entry for target in targets} >= {f"rewrite of {row['derived_from']}"}
     held, _ = holdings(graph_of(str(home)), found, graph_of(str(home)).stages)

@@ -5,8 +5,8 @@ import pytest
 from gristmill.tasks.language_model.answers import Answer
 from gristmill.tasks.language_model.rewriting import (
     Checks,
-    Rewriting,
-    RewritingOf,
+    RewriteRecord,
+    RewriteSettings,
     new_names,
     new_numbers,
     refused,
@@ -16,9 +16,9 @@ USER = "Rewrite what stands below so that a careful reader from another country 
 SOURCE = "The mill grinds rye on Mondays. Its stones were cut in 1871, by the Harrow brothers. " * 2
 
 
-def asked(**checks) -> RewritingOf:
-    settings = Rewriting(model="m", prompt={"user": USER + "{{ document }}"}, max_tokens=100)
-    return RewritingOf(
+def asked(**checks) -> RewriteRecord:
+    settings = RewriteSettings(model="m", prompt={"user": USER + "{{ document }}"}, max_tokens=100)
+    return RewriteRecord(
         settings=settings, name="own", checks=Checks(**checks), by=(), seed=0, of_source=False, identify=None
     )
 

@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 
 from gristmill.storage import files, layout, parquet
 from gristmill.tasks.documents.selection import uniform
-from gristmill.tasks.language_model.sample import SAMPLE, candidates_shard, find_thresholds, load, quotas, sampled
+from gristmill.tasks.language_model.sample import (
+    SAMPLE,
+    candidates_shard,
+    find_thresholds,
+    quotas,
+    sampled,
+    thresholds_of,
+)
 from tests.recorded import recorded
 
 COLUMNS = ("topic", "good", "size")
@@ -56,7 +63,7 @@ def chosen(folder, shards: list[list[dict]], by: tuple[str, ...], of: int, seed:
         tables.append(table)
     sizes = quotas(counts, of)
     find_thresholds(home, 0, [layout.part(home, number) for number in range(len(shards))], sizes)
-    thresholds = load(recorded(files.join(home, SAMPLE)))
+    thresholds = thresholds_of((recorded(files.join(home, SAMPLE)),))
     found: set[str] = set()
     for table in tables:
         found |= set(table["id"].filter(pa.array(sampled(table, by, seed, thresholds))).to_pylist())
@@ -119,3 +126,14 @@ def test_quotas_are_as_equal_as_the_strata_permit(counts, of):
     if short:
         assert max(sizes.values()) - min(short) <= 1
         assert all(sizes[name] == counts[name] for name in counts if counts[name] < min(short))
+
+
+def test_columns_with_a_value_for_each_document_are_refused_by_their_first_shard(tmp_path):
+    schema = pa.schema(list(TYPES.items()))
+    rows = [{"id": f"d{number}", "topic": f"t{number}", "good": None, "size": None} for number in range(10_001)]
+    part = layout.part(f"{tmp_path}/documents", 0)
+    parquet.write_table(part, pa.Table.from_pylist(rows, schema=schema))
+    with pytest.raises(ValueError, match=r"^topic have more than 10,000 different values; use fewer columns in `by`"):
+        candidates_shard(str(tmp_path), 0, part, part, (), ("topic",), 5, 0)
+    parquet.write_table(part, pa.Table.from_pylist(rows[1:], schema=schema))
+    assert sum(candidates_shard(str(tmp_path), 0, part, part, (), ("topic",), 5, 0)["counts"].values()) == 10_000

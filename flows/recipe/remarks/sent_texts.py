@@ -7,11 +7,11 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.tasks.engine.options import LanguageModelServer
 from gristmill.tasks.language_model.annotate import Annotate
-from gristmill.tasks.language_model.rewriting import Rewriting
+from gristmill.tasks.language_model.rewriting import RewriteSettings
 from gristmill.tasks.pii.step import Pii
 from gristmill.tasks.reading.sources import Rewrites
 
-_CHARACTERS_A_TOKEN = 3  # about 4 in English, 1 to 2 in Chinese, and less in other scripts
+_CHARACTERS_A_TOKEN = 3  # about 4 in English, and 1 to 2 in Chinese
 
 
 def sent_texts(recipe: Recipe, settings: MachineSettings) -> Iterator[str]:
@@ -39,7 +39,12 @@ def _of_source(source: Rewrites, settings: MachineSettings) -> Iterator[str]:
 
 
 def _sentences(
-    where: str, documents: str, of: int | None, asking: Annotate | Rewriting, windows: int, server: LanguageModelServer
+    where: str,
+    documents: str,
+    of: int | None,
+    asking: Annotate | RewriteSettings,
+    windows: int,
+    server: LanguageModelServer,
 ) -> Iterator[str]:
     if not server.base_url:
         yield f"{where}: no language model server is configured; set GRISTMILL_LM__BASE_URL before the run"
@@ -57,8 +62,9 @@ def _sentences(
         cost += f" and {price * of / 1000:.2f} in all"
     repairs = ", without repairs" if isinstance(asking, Annotate) else ""
     yield (
-        f"{where}: sends {documents} to {server.host}; each is at most {tokens_in:,} prompt tokens of "
-        f"{_CHARACTERS_A_TOKEN} characters and {tokens_out:,} completion tokens{cost}{repairs}"
+        f"{where}: sends {documents} to {server.host}; if a token has {_CHARACTERS_A_TOKEN} characters, as in English, "
+        f"each is at most {tokens_in:,} prompt and {tokens_out:,} completion tokens{cost}{repairs}; Chinese or Thai "
+        f"has up to {_CHARACTERS_A_TOKEN} times as many prompt tokens"
     )
 
 

@@ -1,46 +1,42 @@
-"""Stages that ask a language model.
+"""`annotate`: the answers of a language model about documents, or about a sample of them, as columns.
 
-`annotate` asks about documents, or a sample of them. Its stages are `<step>_sample`, if it has a sample; `<step>`, with
-the columns; and `<step>_cut`, if documents without a valid answer are dropped.
+Its stages are `<step>_sample`, if it has a sample; `<step>`, with the columns; and `<step>_cut`, if documents without a
+valid answer are dropped.
 """
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, work_of_steps
+from gristmill.flows.stages.language_model.asking import (
+    AskingPlaces,
+    ask,
+    document_sample,
+    measured_by,
+    write_bill,
+)
 from gristmill.flows.stages.signals import RuleDecisions, exempt_of
-from gristmill.storage import checked_json, files, layout
-from gristmill.storage.damage import RecordedFile
-from gristmill.tasks.documents.by_shard import Parts, PartsOfSeveral
+from gristmill.storage import layout
 from gristmill.tasks.documents.decisions import decide_shard
-from gristmill.tasks.engine import options
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
 from gristmill.tasks.language_model.annotate import (
     Annotate,
-    AnnotatedShards,
-    Annotating,
-    Annotation,
-    Questions,
-    Sampling,
+    AnnotationRecord,
+    AnnotationSettings,
     annotate_shard,
-    ask_client,
     null_shard,
 )
 from gristmill.tasks.language_model.ask import total
-from gristmill.tasks.language_model.sample import MAX_STRATA, SAMPLE, candidates_shard, find_thresholds, quotas
-
-BILL = "bill.json"  # in a stage's folder: what its answers cost on the server that gave them
+from gristmill.tasks.language_model.sample import SAMPLE, Sampling
 
 
 def annotate(context: RunContext, recipe: Recipe, corpus: Corpus, step: Annotate) -> Corpus:
     """The corpus with the columns of the step, without documents that have no valid answer if the step drops them."""
-    sample = None if step.of is None else annotation_sample(context, corpus, step.part(Sampling), f"{step.step}_sample")
+    sample = None if step.of is None else document_sample(context, corpus, step.part(Sampling), f"{step.step}_sample")
     annotated = annotations(context, corpus, step, sample)
     through = () if sample is None else (sample,)
     if not step.decisions():
@@ -57,56 +53,16 @@ def annotate(context: RunContext, recipe: Recipe, corpus: Corpus, step: Annotate
     return corpus.then(context.build(spec), *through, annotated).measuring(annotated)
 
 
-def annotation_sample(context: RunContext, corpus: Corpus, sampling: Sampling, name: str) -> StageResult:
-    """The sample of documents that a model is asked about, as a number per stratum. `name`: of the stage."""
-    spec = StageSpec(
-        name=name,
-        version=1,
-        body=_sample,
-        record=sampling,
-        inputs=corpus.inputs(signals=bool(sampling.by)),
-        places=corpus.places,
-    )
-    return context.build(spec)
-
-
-def _sample(phases: PhaseRunner, record: Sampling, places: CorpusPlaces) -> dict:
-    """Draw a sample of documents."""
-    jobs = Each(places.applied, lambda i: {**places.shard(i), "signals": places.signals[i] if record.by else ()})
-    common = {"by": record.by, "of": record.of, "seed": record.seed}
-    counted = phases.map("candidates", candidates_shard, jobs, common=common)
-    counts = Counter[str]()
-    for each in counted.values():
-        counts.update(each["counts"])
-        if len(counts) > MAX_STRATA:
-            raise ValueError(
-                f"{', '.join(record.by)} have more than {MAX_STRATA:,} different values; use fewer columns in `by`"
-            )
-    sizes = quotas(counts, record.of or 0)
-    parts = Parts(phases.folder, places.applied)
-    phases.once("choose", find_thresholds, {"candidates": parts, "quotas": sizes}, grows="documents")
-    return {"documents": dict(sorted(counts.items())), "sample": sizes}
-
-
-@dataclass(frozen=True)
-class AnnotationPlaces:
-    """`home`: where answers are kept; `sample`: the file with the sample, none if all documents are annotated."""
-
-    corpus: CorpusPlaces
-    home: str
-    sample: tuple[RecordedFile, ...]
-
-
 def annotations(context: RunContext, corpus: Corpus, step: Annotate, sample: StageResult | None) -> StageResult:
     """The stage with the columns of the step."""
-    settings = step.part(Annotating).model_copy(update={"prompt": step.full_prompt})
+    settings = step.part(AnnotationSettings).model_copy(update={"prompt": step.full_prompt})
     spec = StageSpec(
         name=step.step,
         version=1,
         body=_annotate,
-        record=Annotation(step=step.step, settings=settings, by=step.by, seed=step.seed),
+        record=AnnotationRecord(step=step.step, settings=settings, by=step.by, seed=step.seed),
         inputs=corpus.inputs(*(() if sample is None else (sample,)), signals=bool(step.reads)),
-        places=lambda: AnnotationPlaces(
+        places=lambda: AskingPlaces(
             corpus.places, context.settings.home, () if sample is None else (sample.file(SAMPLE),)
         ),
         work=work_of_steps((step,)),
@@ -114,7 +70,7 @@ def annotations(context: RunContext, corpus: Corpus, step: Annotate, sample: Sta
     return context.build(spec)
 
 
-def _annotate(phases: PhaseRunner, record: Annotation, places: AnnotationPlaces) -> dict:
+def _annotate(phases: PhaseRunner, record: AnnotationRecord, places: AskingPlaces) -> dict:
     """Ask a language model about documents."""
     corpus, measured = places.corpus, measured_by(places, record)
     asked = ask(phases, record, places)
@@ -136,49 +92,6 @@ def _annotate(phases: PhaseRunner, record: Annotation, places: AnnotationPlaces)
             f"column {record.step}_problem"
         )
     return {"annotated": annotated, "problems": dict(sorted(problems.items())), "answers": bill}
-
-
-def measured_by(places: AnnotationPlaces, questions: Questions) -> PartsOfSeveral:
-    """The parts with the signals that a stage's questions read; none if they read no columns."""
-    signals = places.corpus.signals
-    return signals if questions.reads or questions.by else replace(signals, folders=())
-
-
-def ask(phases: PhaseRunner, questions: Questions, places: AnnotationPlaces) -> list[dict[str, Any]]:
-    """Ask about the documents, so that all answers are in the home. Returns the counts of each client."""
-    corpus, clients = places.corpus, options.current().lm.clients
-    # jobs of other numbers of clients ask about other documents, so they are other phases
-    asked = phases.map(
-        f"ask-{clients}",
-        ask_client,
-        dict.fromkeys(range(clients), {}),
-        temporary=True,
-        common={
-            "home": places.home,
-            "questions": questions,
-            "sample": places.sample,
-            "clients": clients,
-            "shards": corpus.applied,
-            "places": AnnotatedShards(corpus.documents, corpus.kept, measured_by(places, questions)),
-        },
-    )
-    return list(asked.values())
-
-
-def write_bill(phases: PhaseRunner, step: str, bill: dict[str, Any], asked: Iterable[dict[str, Any]]) -> None:
-    """Write the bill beside the manifest, since prices and attempts differ from machine to machine, and a line of the
-    log. `step`: its name there; `asked`: the counts of each client."""
-    server, counts = options.current().lm, Counter[str]()
-    for each in asked:
-        counts.update(each["attempts"])
-    price = server.price(bill["prompt_tokens"], bill["completion_tokens"])
-    prices = {"price_in": server.price_in, "price_out": server.price_out, "price": round(price, 6)}
-    whole = {**bill, **prices, "host": server.host, "attempts": dict(counts)}
-    checked_json.write(files.join(phases.folder, BILL), whole)
-    phases.message(
-        f"{step}: {bill['requests']:,} answers, {bill['prompt_tokens']:,} prompt and "
-        f"{bill['completion_tokens']:,} completion tokens{f', price {price:.2f}' if price else ''}"
-    )
 
 
 @dataclass(frozen=True)

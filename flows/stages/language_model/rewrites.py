@@ -12,22 +12,15 @@ from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.recipe.rewritten import recipe_of
 from gristmill.flows.stages.corpus import Corpus, NothingLeftError, dropped, pinned, work_of_steps
-from gristmill.flows.stages.language_model.annotations import (
-    AnnotationPlaces,
-    annotation_sample,
-    ask,
-    measured_by,
-    write_bill,
-)
+from gristmill.flows.stages.language_model.asking import AskingPlaces, ask, document_sample, measured_by, write_bill
 from gristmill.flows.stages.removal import AllowedCorpus
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
-from gristmill.tasks.language_model.annotate import Sampling
 from gristmill.tasks.language_model.ask import total
 from gristmill.tasks.language_model.rewrite import rewrite_shard
-from gristmill.tasks.language_model.rewriting import OF_SOURCE, Checks, Rewrite, Rewriting, RewritingOf
-from gristmill.tasks.language_model.sample import SAMPLE
+from gristmill.tasks.language_model.rewriting import OF_SOURCE, Checks, Rewrite, RewriteRecord, RewriteSettings
+from gristmill.tasks.language_model.sample import SAMPLE, Sampling
 from gristmill.tasks.models.language import Identification, Language
 from gristmill.tasks.reading.sources import Rewrites
 
@@ -43,8 +36,8 @@ def rewrites(context: RunContext, source: Rewrites) -> StageResult:
     settings = source.rewrite
     sample = _sample(context, corpus, settings)
     language = _language(context, recipe, settings)
-    record = RewritingOf(
-        settings=settings.part(Rewriting).model_copy(update={"prompt": settings.full_prompt}),
+    record = RewriteRecord(
+        settings=settings.part(RewriteSettings).model_copy(update={"prompt": settings.full_prompt}),
         name=settings.name,
         checks=settings.part(Checks),
         by=settings.by,
@@ -58,7 +51,7 @@ def rewrites(context: RunContext, source: Rewrites) -> StageResult:
         body=_rewrite,
         record=record,
         inputs=corpus.inputs(*(() if sample is None else (sample,)), signals=bool(record.reads or record.by)),
-        places=lambda: AnnotationPlaces(
+        places=lambda: AskingPlaces(
             corpus.places, context.settings.home, () if sample is None else (sample.file(SAMPLE),)
         ),
         work=work_of_steps(() if language is None else (language,)),
@@ -72,7 +65,7 @@ def rewrites(context: RunContext, source: Rewrites) -> StageResult:
     return stage
 
 
-def _rewrite(phases: PhaseRunner, record: RewritingOf, places: AnnotationPlaces) -> dict:
+def _rewrite(phases: PhaseRunner, record: RewriteRecord, places: AskingPlaces) -> dict:
     """Ask a language model for rewrites of documents."""
     corpus, measured = places.corpus, measured_by(places, record)
     asked = ask(phases, record, places)
@@ -112,7 +105,7 @@ def _sample(context: RunContext, corpus: Corpus, settings: Rewrite) -> StageResu
     if settings.of is None:
         return None
     before = corpus.before if isinstance(corpus, AllowedCorpus) else corpus
-    return annotation_sample(context, before, settings.part(Sampling), "rewrites_sample")
+    return document_sample(context, before, settings.part(Sampling), "rewrites_sample")
 
 
 def _language(context: RunContext, recipe: Recipe, settings: Rewrite) -> Language | None:

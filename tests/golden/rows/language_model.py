@@ -5,9 +5,9 @@ import json
 
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.tasks.documents.selection import select
-from gristmill.tasks.language_model.annotate import Annotate, Conversation
+from gristmill.tasks.language_model.annotate import Annotate, AnnotationConversation
 from gristmill.tasks.language_model.answers import Answer, AnswerStore
-from gristmill.tasks.language_model.rewriting import Checks, OneAnswer, Rewrite, Rewriting, RewritingOf
+from gristmill.tasks.language_model.rewriting import Checks, Rewrite, RewriteRecord, RewriteSettings, SingleRequest
 from tests.golden.rows.row import EDGES, WEB, Row, Settings, placed, recipe
 from tests.golden.run import Golden
 
@@ -48,7 +48,7 @@ def _planted(golden: Golden, given: Settings) -> None:
     golden.curated(whole)
 
 
-def _answer(store: AnswerStore, conversation: Conversation) -> None:
+def _answer(store: AnswerStore, conversation: AnnotationConversation) -> None:
     while (request := conversation.request) is not None:
         number = int(request.digest[:8], 16)
         content, finish = CONTENTS[number % len(CONTENTS)]
@@ -75,8 +75,8 @@ def _rewritten(golden: Golden, given: Settings, other: Settings) -> None:
     path.write_text(json.dumps(placed(other, golden)), encoding="utf-8")
     rewrite = {**source["rewrite"], "recipe": str(path)}
     settings, store = Rewrite.model_validate(rewrite), AnswerStore(golden.home)
-    asked = RewritingOf(
-        settings=settings.part(Rewriting),
+    asked = RewriteRecord(
+        settings=settings.part(RewriteSettings),
         name="",
         checks=settings.part(Checks),
         by=(),
@@ -92,7 +92,7 @@ def _rewritten(golden: Golden, given: Settings, other: Settings) -> None:
     golden.curated({**given, "sources": [{**source, "rewrite": rewrite}]})
 
 
-def _rewrite(store: AnswerStore, conversation: OneAnswer, text: str) -> None:
+def _rewrite(store: AnswerStore, conversation: SingleRequest, text: str) -> None:
     """Keep an answer: the words in reverse, with a number and a name; cut, refused or too short by turns."""
     number = int(conversation.digest[:8], 16)
     written = f"So said Xantippe {number % 1000}: {' '.join(reversed(text.split()[:400]))}"
