@@ -128,7 +128,9 @@ def within(name: str, room: str) -> bool:
 
 
 def room_of(name: str, rooms: dict) -> str | None:
-    return max((room for room in rooms if within(name, room)), key=len, default=None)
+    while name and name not in rooms:
+        name = name.rpartition(".")[0]
+    return name or None
 
 
 def forbidden_imports(root: Path, room: str) -> list[str]:

@@ -379,16 +379,18 @@ def executor(
 def _listening(messages: queue.SimpleQueue) -> Iterator[None]:
     handler = ToQueue(messages)
     loggers = [logging.getLogger(name) for name in (*LOGGERS, log_fields.LOGGER)]
-    levels = [logger.level for logger in loggers]
+    before = [(logger.level, logger.propagate) for logger in loggers]
     for logger in loggers:
         logger.addHandler(handler)
         logger.setLevel(logging.DEBUG)
+        logger.propagate = False  # who takes the messages writes them, as those of workers
     try:
         yield
     finally:
-        for logger, level in zip(loggers, levels, strict=True):
+        for logger, (level, propagate) in zip(loggers, before, strict=True):
             logger.removeHandler(handler)
             logger.setLevel(level)
+            logger.propagate = propagate
 
 
 def _of_this_run(messages: queue.SimpleQueue) -> Callable[[Any], None]:

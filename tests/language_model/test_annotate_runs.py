@@ -1,6 +1,7 @@
 """The step `annotate` by the real command: executors, kills, and where the key is.
 
-GRISTMILL_TEST_KILLS: how many runs are killed for each executor; GRISTMILL_TEST_KILLS_SEED: at which moments.
+GRISTMILL_TEST_KILLS: how many runs are killed for each executor, of GRISTMILL_TEST_KILLS_DOCUMENTS documents;
+GRISTMILL_TEST_KILLS_SEED: at which moments.
 """
 
 import json
@@ -21,8 +22,14 @@ from tests.language_model.serving import Served, serving
 
 COMMAND = "import sys; from gristmill.flows.cli import main; sys.argv[0] = 'gristmill'; main()"
 KILLS = int(os.environ.get("GRISTMILL_TEST_KILLS", "15"))
+DOCUMENTS = int(os.environ.get("GRISTMILL_TEST_KILLS_DOCUMENTS", "1500"))
 SEED = int(os.environ.get("GRISTMILL_TEST_KILLS_SEED", "23"))
 KEY = "key-that-nobody-else-has-7141"
+FAULTS = {
+    **{"not_json": 0.05, "misses_schema": 0.02, "refusal": 0.02, "length": 0.02, "other_model": 0.01},
+    **{"rate_limit": 0.01, "rate_limit_seconds": 0.01, "server_error": 0.02, "disconnect": 0.01},
+    **{"cut_body": 0.02, "lost_answer": 0.01, "html_page": 0.005},
+}
 EXECUTORS = ("serial", "threads", "local")
 
 
@@ -131,9 +138,9 @@ def test_a_refused_key_is_nowhere_in_what_a_run_leaves(tmp_path):
 @pytest.mark.parametrize("executor", ["local", "threads"])
 def test_kills_at_random_moments_pay_for_nothing_twice(tmp_path, executor, idempotent):
     """Without idempotency a kill costs at most the answers that were in flight."""
-    documents, draw = texts(1500), random.Random(SEED)
+    documents, draw = texts(DOCUMENTS), random.Random(SEED)
     path = recipe_file(tmp_path, documents)
-    plan = Plan(each_attempt={"not_json": 0.05, "refusal": 0.02, "length": 0.02})
+    plan = Plan(each_attempt=FAULTS, retry_after=0.2)
     with serving(latency=0.0, plan=plan, idempotent=True, key=KEY) as server:
         run(path, tmp_path / "undisturbed", server, executor, concurrency=16)
         check_bill(tmp_path / "undisturbed", server)

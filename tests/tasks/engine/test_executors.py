@@ -428,7 +428,10 @@ def test_a_failing_job_reaches_the_caller_with_its_place(running, crew, tmp_path
     assert list(running.map(crew.square, [7])) == [(0, 49)]
 
 
-def test_what_jobs_log_arrives(running, crew, tmp_path):
+def test_what_jobs_log_arrives(running, crew, tmp_path, monkeypatch):
+    """Once: the log of this process does not get it otherwise."""
+    lines = logging.handlers.QueueHandler(queue.SimpleQueue())
+    monkeypatch.setattr(logging.getLogger(), "handlers", [lines])
     while not running.messages.empty():
         running.messages.get()
     list(running.map(phase_of(crew.write, str(tmp_path), "write"), jobs_of(range(3))))
@@ -437,6 +440,7 @@ def test_what_jobs_log_arrives(running, crew, tmp_path):
     assert sorted(found, key=str) == [
         (logging.INFO, f"gristmill.tasks.crew: shard {i} in work", place | {"shard": i}) for i in range(3)
     ]
+    assert lines.queue.empty()
 
 
 def test_what_running_jobs_tell_arrives_and_is_no_line_of_the_log(running, crew, tmp_path, monkeypatch):
@@ -506,10 +510,14 @@ def test_a_workers_own_output_is_lines_of_json(crew, tmp_path):
 
 def test_loggers_are_left_as_they_were():
     names = ("gristmill.tasks", "gristmill.storage")
-    before = [(logging.getLogger(n).level, list(logging.getLogger(n).handlers)) for n in names]
+
+    def now() -> list[tuple]:
+        return [(each.level, each.propagate, [*each.handlers]) for each in map(logging.getLogger, names)]
+
+    before = now()
     with executor("threads", 2):
         assert logging.getLogger("gristmill.tasks").isEnabledFor(logging.INFO)
-    assert [(logging.getLogger(n).level, list(logging.getLogger(n).handlers)) for n in names] == before
+    assert now() == before
 
 
 def test_a_killed_worker_costs_its_jobs_a_second_run(cluster, crew, tmp_path):

@@ -72,6 +72,7 @@ def found(planted: Planted, settings: MinHash, folder) -> dict[str, tuple[str, f
     return {row["id"]: (row["representative"], row["value"]) for row in rows}
 
 
+@pytest.mark.extended
 def test_copies_are_as_similar_as_planned_and_every_shard_can_be_made_alone(tmp_path):
     planted = Planted(600, seed=5, copies=0.4)
     whole = planted.texts(np.arange(600)).to_pylist()
@@ -98,9 +99,10 @@ def test_copies_are_as_similar_as_planned_and_every_shard_can_be_made_alone(tmp_
     ("settings", "rank"),
     [
         (MinHash(threshold=THRESHOLD, partitions=3), lambda texts: lambda name: (-len(texts[name]), name)),
-        (
+        pytest.param(
             MinHash(threshold=0.5, bands=32, rows=4, seed=9, keep=("oldest",), partitions=2),
             lambda texts: lambda name: (number_of(name) % 28, name),
+            marks=pytest.mark.extended,
         ),
     ],
 )
