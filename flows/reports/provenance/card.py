@@ -36,7 +36,9 @@ def data_card(run: Run, answers: Mapping[str, Answer], about: str) -> str:
         *_section(
             "Personal data", _tables(answers, "personal_data"), _unless("pii" in steps, "masks no personal data")
         ),
-        *_section("Takedowns and opt-outs", _tables(answers, "opt_outs_by_rule"), opt_out_lines(run)),
+        *_section(
+            "Takedowns and opt-outs", _tables(answers, "opt_outs_by_rule", "opt_outs_by_agent"), opt_out_lines(run)
+        ),
         *_section("Evaluation data", _tables(answers, "evaluation"), _about_evaluation(run, steps)),
         *_section("Domains", _tables(answers, "top_domains")),
         *_section("Model", _about_model(run, answers)),

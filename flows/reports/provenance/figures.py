@@ -82,13 +82,15 @@ def readable() -> Iterator[None]:
 
 
 def figures(run: Run) -> Iterator[Figure]:
-    """The figures of a run; those of tokens, clusters and training only where it has them."""
+    """The figures of a run; those of tokens, clusters, training and rights only where it has them."""
     yield from _SOURCES
     yield from _DOCUMENTS
     yield from _STEPS
     if "clusters" in run.tables:
         yield from _CLUSTERS
     yield from _RIGHTS
+    if any(step.base_name == "rights" for step in run.recipe.steps):
+        yield _by_agent("tokens" in run.tables)
     yield from _DOMAINS
     if "tokens" in run.tables:
         yield from _TOKENS
@@ -233,6 +235,34 @@ _RIGHTS = (
         "Extracted documents whose record has no digest of its payload.",
     ),
 )
+
+
+def _by_agent(has_tokens: bool) -> Figure:
+    """What the step `rights` removed by protocol and agent. Details in the ledger begin with the agents, such as
+    `CCBot, GPTBot: line 2: Disallow: /`. Removed documents have no tokens, so these are estimated from characters."""
+    counted = (
+        "select protocol, agent, count(*) as documents, sum(characters)::bigint as characters from (select id, rule as "
+        "protocol, unnest(string_split(coalesce(split_part(detail, ': ', 1), '*'), ', ')) as agent from ledger where "
+        f"{_RESERVED}) join extracted using (id) group by protocol, agent"
+    )
+    order = "order by documents desc, protocol, agent"
+    units = {"documents": "documents", "characters": "code points"}
+    about = (
+        "What the step `rights` removed, by protocol and agent: a document counts for each agent that its site names; "
+        "`*` is all agents."
+    )
+    if not has_tokens:
+        return Figure("opt_outs_by_agent", units, f"{counted} {order}", about)
+    return Figure(
+        "opt_outs_by_agent",
+        units | {"tokens": "estimated tokens"},
+        "select protocol, agent, documents, reserved.characters, round(reserved.characters * ratio)::bigint as tokens "
+        f"from ({counted}) as reserved cross join (select sum(tokens) / sum(characters) as ratio from tokens join "
+        f"extracted using (id)) {order}",
+        f"{about} Tokens are estimated by those per extracted character of the documents that training may see.",
+    )
+
+
 _RANKED = (
     "select row_number() over (order by bytes desc, domain) as place, count(*) over () as domains, domain, documents, "
     "bytes from (select domain, count(*) as documents, sum(size)::bigint as bytes from (select domain(url) as domain, "
