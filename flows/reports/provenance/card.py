@@ -10,7 +10,7 @@ from gristmill.tasks.documents.export import markdown_table
 
 CARD = "data-card.md"
 _NUMBERS = (
-    *("records", "documents", "tokens", "token_documents", "tokens_read", "dropped", "duplicates", "clusters"),
+    *("records", "documents", "tokens", "token_documents", "steps", "tokens_read", "dropped", "duplicates", "clusters"),
     *("opt_outs", "domains", "latest", "without_url", "without_date", "without_digest"),
 )
 
@@ -95,7 +95,7 @@ def _about_model(run: Run, answers: Mapping[str, Answer]) -> Iterator[str]:
         return
     for line in trunk_lines(run):
         yield from (line, "")
-    yield from numbers(answers, ("tokens_read",))
+    yield from numbers(answers, ("steps", "tokens_read"))
     yield from _tables(answers, "training")
 
 

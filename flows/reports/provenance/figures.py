@@ -312,6 +312,7 @@ _TOKENS = (
     ),
 )
 _TRAINING = (
+    Figure("steps", "steps", "select max(last_step) from training", "Steps after which the training ended."),
     Figure(
         "tokens_read",
         "tokens",
@@ -326,10 +327,13 @@ _TRAINING = (
             "samples": "sequences",
             "tokens_read": "tokens",
             "epochs": "times",
+            "first_step": "step",
+            "last_step": "step",
         },
-        "select source, tokens, share, samples, tokens_read, epochs from training order by source",
+        "select source, tokens, share, samples, tokens_read, epochs, first_step, last_step from training "
+        "order by source",
         "What the weights learned from: by source, or by group of the mixture, how many tokens there are, which share "
-        "of the training was of them, and how often they were read. Counted from the training manifest, the steps that "
-        "were made, and the batches that the guard left out.",
+        "of the training was of them, how often they were read, and in which steps. Counted from the training "
+        "manifest, the steps that were made, and the batches that the guard left out.",
     ),
 )
