@@ -145,8 +145,8 @@ def plan_lines(made: Plan) -> Iterator[str]:
     for one in made.report.trainings:
         if one.has_read and one.read != 0:
             yield f"{one.stage} has read them and cannot forget them; a run with the list releases it for removal"
-    for one in made.report.exports:
-        yield f"export that stays until you delete it: {redact_url(one.address)}{_replacement(one.address)}"
+    for each in made.report.exports:
+        yield f"export that stays until you delete it: {redact_url(each.address)}{_replacement(each.address)}"
 
 
 def _replacement(address: str) -> str:
