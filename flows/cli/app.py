@@ -142,6 +142,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
         "documents": (EXPORTING, "documents", "Write curated documents as a folder for `load_dataset`."),
         "model": (EXPORTING, "model", "Write a trained model as a Hugging Face folder."),
         "tokens": (EXPORTING, "tokens", "Write a recipe's tokens in another trainer's format."),
+        "reading-order": (EXPORTING, "reading_order", "Write which documents a training read, in its order."),
         "provenance": (EXPORTING, "provenance", "Write the data card and summaries of a corpus and a model."),
     },
     "train": {

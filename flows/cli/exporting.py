@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from gristmill.flows.explore.dependents import erasure, receipt
     from gristmill.flows.explore.dependents import lines as dependents_lines
     from gristmill.flows.explore.dependents import takedown as takedowns
+    from gristmill.flows.explore.search import reading_order as reading_orders
     from gristmill.flows.reports import finished
     from gristmill.flows.reports.dependents import graph as home_graph
     from gristmill.flows.reports.provenance import folder as provenance_papers
@@ -39,6 +40,7 @@ else:
     receipt = wrapt.lazy_import("gristmill.flows.explore.dependents.receipt")
     dependents_lines = wrapt.lazy_import("gristmill.flows.explore.dependents.lines")
     takedowns = wrapt.lazy_import("gristmill.flows.explore.dependents.takedown")
+    reading_orders = wrapt.lazy_import("gristmill.flows.explore.search.reading_order")
     home_graph = wrapt.lazy_import("gristmill.flows.reports.dependents.graph")
     evaluation = wrapt.lazy_import("gristmill.flows.experiments.models.evaluation")
     joining = wrapt.lazy_import("gristmill.flows.experiments.models.joining")
@@ -195,6 +197,34 @@ def provenance(
         f"wrote {papers.figures} figures and {papers.annotations:,} annotations of {run.recipe.name}{of_model} to {to}"
     )
     print_result(papers, [line], as_json)
+
+
+def reading_order(
+    recipe: FinishedRecipe,
+    to: Annotated[
+        str, typer.Option("--to", metavar="DIR|s3://...", help="empty folder, or one with this export, which continues")
+    ],
+    as_json: Json = False,
+) -> None:
+    """Writes Parquet files with a row for each piece of a document in each sample: step, sample, place, document, and
+    where its tokens are. Reads no texts.
+
+    Guide: docs/guides/search.md
+
+    Examples:
+        gristmill export reading-order recipe.yaml --to order
+        gristmill export reading-order recipe.yaml --to s3://bucket/order --json
+    """
+    require("train", "computing what a training read")
+
+    progress = console(stderr=True)
+    order = reading_orders.write_reading_order(
+        recipe, to, MachineSettings(), lambda line: progress.print(f"reading order: {line}", soft_wrap=True)
+    )
+    first, last = order.steps
+    print_result(
+        order, [f"wrote {order.rows:,} rows for the steps {first:,} to {last:,} of {order.model} to {to}"], as_json
+    )
 
 
 def train_tokens(

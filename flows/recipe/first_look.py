@@ -12,6 +12,7 @@ import wrapt
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.storage import files
+from gristmill.storage.printable import one_line, redact_url
 from gristmill.tasks.documents.file_problems import error_sentence
 from gristmill.tasks.documents.step import Problem
 from gristmill.tasks.engine.options import current
@@ -62,7 +63,9 @@ def _of_dates(name: str, column: str, first: "first_records.FirstRecords") -> It
 
 def unread_urls(recipe: Recipe, settings: MachineSettings) -> Iterator[str]:
     """Remarks on sources whose records have URLs in a column that nothing reads: all documents of such a file count as
-    of one host. No column is taken by its name alone: what a run makes does not depend on a look at a few records."""
+    of one host; and on URLs that no list can match. No column is taken by its name alone: what a run makes does not
+    depend on a look at a few records."""
+    yield from _without_scheme(recipe, settings)
     for source in map(settings.placed, recipe.sources):
         if not isinstance(source, Columned) or source.url_column is not None:
             continue
@@ -76,6 +79,26 @@ def unread_urls(recipe: Recipe, settings: MachineSettings) -> Iterator[str]:
                     f"sources.{source.name}: the records have URLs in {column}, which are not read, so all documents "
                     f"of a file count as one host; add `url_column: {column}` to the source"
                 )
+
+
+def _without_scheme(recipe: Recipe, settings: MachineSettings) -> Iterator[str]:
+    """Remarks on sources whose first URLs have no scheme, of recipes that compare URLs with lists: no entry matches
+    such a URL."""
+    if not recipe.takedowns and not any(step.step in ("url", "rights") for step in recipe.steps):
+        return
+    for source in map(settings.placed, recipe.sources):
+        if not isinstance(source, Columned) or not source.url_column or not all(map(files.is_local, source.paths)):
+            continue
+        with suppress(OSError, ValueError, RuntimeError):  # what is wrong with the files is a finding
+            for shard in source.shards()[:1]:
+                read = islice(first_records.read(shard, recipe.extract.max_bytes, False, current().remote_io), _ROWS)
+                urls = [record.url for _, record in read if record.url]
+                if bad := [url for url in urls if not _URL.match(url.strip())]:
+                    yield (
+                        f"sources.{source.name}.url_column: {len(bad)} of the first {len(urls)} URLs do not begin with "
+                        f"https://, http:// or ftp://, such as {one_line(redact_url(bad[0]))[:80]!r}. No host, URL or "
+                        "folder of a list matches them: add the scheme to the URLs, or list ids"
+                    )
 
 
 def _column_of_urls(source: Columned, max_bytes: int) -> str:

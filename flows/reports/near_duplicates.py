@@ -29,6 +29,7 @@ from gristmill.flows.reports.tables import short, span
 from gristmill.flows.stages.dedup.earlier_crawls import crawl_of, earlier_crawls, lost_text
 from gristmill.storage import parquet, token_shards
 from gristmill.storage.home import FinishedStage, open_stage
+from gristmill.storage.printable import redact_user
 from gristmill.tasks.dedup.exact import Exact
 from gristmill.tasks.dedup.lost_text import shown_file
 from gristmill.tasks.dedup.near import recall
@@ -227,7 +228,7 @@ class Overview:
         for one in self.largest:
             document, tokens = one.representative, f"{'~' * one.estimated}{one.tokens:,}"
             about = short(document.title), (document.date or "")[:10], short(document.source, 60), tokens
-            yield one.documents, *about, f"{short(document.url)} {short(document.id)}"
+            yield one.documents, *about, f"{short(redact_user(document.url or ''))} {short(document.id)}"
 
 
 def overview(

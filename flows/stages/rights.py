@@ -57,7 +57,9 @@ def site_files(context: RunContext, step: Rights) -> StageResult:
     lists = context.outside({"site files": {kind: [*addresses] for kind, addresses in named.items()}}, look)
     spec = StageSpec(
         name="site_files",
-        version=2,  # 2: an answer without information does not replace an earlier one of the same archive
+        # 2: an answer without information does not replace an earlier one of the same archive
+        # 3: tables may name a host with a path or with the usual port
+        version=3,
         body=_collect,
         record=SiteLists(lists=tuple((kind, name) for kind, _, name, _ in lists)),
         inputs={f"list {number}": digest for number, (_, _, _, digest) in enumerate(lists)},

@@ -9,20 +9,18 @@ import pyarrow.compute as pc
 from gristmill.storage import ledger, parquet
 from gristmill.storage.home import open_stage
 from gristmill.storage.schema import SELECTION
-from gristmill.tasks.documents.measure import Batch
 from gristmill.tasks.documents.selection import select
-from gristmill.tasks.documents.step import work_of
 from gristmill.tasks.url.lists import read_entries
 from gristmill.tasks.url.lists import taken_down as listed_address
-from gristmill.tasks.url.step import Url
+from gristmill.tasks.url.step import Url, takedown_entries
 
 
 def taken_down(documents: pa.Table, lists: Url) -> pa.ChunkedArray:
     """For each document (columns `id`, `url`) the entry that names it, `list: entry`; null for those that may stay."""
     if not lists.takedowns:
         return pa.chunked_array([pa.nulls(len(documents), pa.string())])
-    by_url = work_of(lists).measure(lists, Batch(documents.select(["id", "url"])))["url_takedown"]
-    entries = pc.if_else(pc.equal(by_url, ""), pa.scalar(None, pa.string()), by_url)
+    by_url = [entry or None for entry in takedown_entries(lists, documents["url"].to_pylist())]
+    entries = pa.chunked_array([pa.array(by_url, pa.string())])
     for label, ids in _listed_ids(lists):
         is_listed = pc.is_in(documents["id"], ids)
         entry = pc.binary_join_element_wise(label, documents["id"], ": ")

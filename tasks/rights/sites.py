@@ -5,6 +5,7 @@ answer of an archive counts, and what a later list has of it replaces what an ea
 """
 
 import json
+import logging
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -26,6 +27,8 @@ from gristmill.tasks.rights.robots import matches, text_of
 from gristmill.tasks.rights.statements import ALLOWED, RESERVED
 from gristmill.tasks.url.canonical import Canonical, canonical_host, canonicalizer
 
+log = logging.getLogger(__name__)
+
 Kind = Literal["robots", "tdmrep"]
 ROBOTS: Kind = "robots"
 TDMREP: Kind = "tdmrep"
@@ -36,6 +39,7 @@ _MAX_REDIRECTS = 5  # RFC 9309, section 2.3.1.2
 _MAX_RULES = 10_000  # of a tdmrep.json
 _TABLE = re.compile(r"\.(parquet|jsonl|ndjson|json)(?:\.(?:gz|zst|lz4))?\Z", re.I)
 _COLUMNS = Columns(text="text", url="host")
+_USUAL_PORTS = (80, 443)
 
 SCHEMA = pa.schema(
     [
@@ -126,6 +130,7 @@ def write_sites(folder: str, number: int, lists: Sequence[tuple[Kind, str, str]]
 def _read(kind: Kind, address: str, unread: Counter[str]) -> Iterator[tuple[str, str]]:
     """The hosts of a list, each with the text of its file, "" where it has none."""
     if match := _TABLE.search(address):
+        unnamed: list[str] = []
         form = "parquet" if match[1].lower() == "parquet" else "jsonl"
         for record in tables.records(address, form, _COLUMNS, _MAX_PAYLOAD, configured()):
             host = host_named(record.url)
@@ -134,8 +139,16 @@ def _read(kind: Kind, address: str, unread: Counter[str]) -> Iterator[tuple[str,
                 unread[record.problem[0]] += 1
             elif not host:
                 unread["no_host"] += 1
+                unnamed.append(record.url)
             else:
                 yield host, text_of(record.payload)
+        if unnamed:
+            log.warning(
+                "%s: rows whose `host` is not a host are left out: %d, such as %r. Write hosts as example.com",
+                redact_url(address),
+                len(unnamed),
+                unnamed[0][:200],
+            )
         return
     answers = _Answers()
     for record in archives.records(address, _MAX_PAYLOAD, configured()):
@@ -152,13 +165,17 @@ def _read(kind: Kind, address: str, unread: Counter[str]) -> Iterator[tuple[str,
 
 
 def host_named(name: str) -> str:
-    """The host that a table names, by itself, with a port or as a URL."""
+    """The host that a table names, by itself, with a port or as a URL; "" for what is none. Without a scheme, the ports
+    of http and https are both the usual one."""
     if "://" in name:
         return host_of_url(name)
-    host, colon, port = name.strip().rpartition(":")
+    authority = name.strip().removeprefix("//").partition("/")[0]
+    host, colon, port = authority.rpartition(":")
     if not colon or not port.isdigit():
-        return canonical_host(name.strip())
-    return f"{host}:{port}" if (host := canonical_host(host)) else ""
+        return canonical_host(authority)
+    if int(port) in _USUAL_PORTS:
+        return canonical_host(host)
+    return f"{host}:{int(port)}" if (host := canonical_host(host)) else ""
 
 
 def read_sites(path: str, hosts: Sequence[str]) -> dict[tuple[str, str], SiteFile]:

@@ -6,6 +6,7 @@ UT1 (Université Toulouse Capitole) has one folder for each category with the fi
 
 import codecs
 import io
+import re
 import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -88,6 +89,7 @@ def _kinds(folder: str) -> list[str]:
 
 
 MAX_CHECKED = 100_000  # lines of a takedown list that `check` reads, which takes a second
+_HTTPS_PORT = re.compile(r"([^/]+):443/")
 _ARCHIVES = (".tar.gz", ".tgz", ".tar")
 _PIECE = 1 << 22
 MAX_LINE_BYTES = 1 << 24
@@ -236,7 +238,8 @@ def taken_down(line: str, options: Canonical, where: str = "the takedown list") 
 
     `example.org` and `https://example.org` name the host and all below it, `https://example.org/a/*` that folder and
     all below it, any other address this one page; the key of a page begins with `=`. A page is the same with and
-    without a slash at its end. Raises ListError for a line that cannot be understood: none must be passed over.
+    without a slash at its end; without a scheme it is that of any scheme. Raises ListError for a line that cannot be
+    understood, and for one without a scheme that has the port of https: none must be passed over.
     """
     address = line.partition("://")[2] or line
     if "/" not in address or address.endswith("/*"):
@@ -244,6 +247,10 @@ def taken_down(line: str, options: Canonical, where: str = "the takedown list") 
     else:
         canonical = canonicalizer(options)(line if "://" in line else f"http://{line}")
         entry = f"={key(canonical)}" if canonical and not address.endswith("*") else ""
+    if "://" not in line and _HTTPS_PORT.match(entry):
+        # as a page of http it would be one of another port
+        page = _HTTPS_PORT.sub(r"\1/", line.lstrip("/"), count=1)
+        raise ListError(f"{where} has the line {line[:200]!r} with the port of https; write https://{page[:200]}")
     if not entry:
         raise ListError(f"{where} has the line {line[:200]!r}; {ENTRIES}")
     return entry

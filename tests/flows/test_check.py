@@ -151,6 +151,15 @@ def test_a_check_says_which_dates_it_cannot_read(folder, machine):
     assert "1 of the first 2 dates in day could not be parsed, such as '01/02/2024'" in remark
 
 
+def test_a_check_reports_urls_that_no_list_matches(folder, machine):
+    (folder / "odd").write_text('{"text": "a", "link": "https://a.example/x"}\n{"text": "b", "link": "a.example/y"}\n')
+    (folder / "gone.txt").write_text("a.example\n")
+    recipe = "name: r\nsources:\n- {name: web, jsonl: [odd], url_column: link}\nsteps:\n- {step: content_dedup}\n"
+    assert check(written(folder, recipe), machine).remarks == ()
+    [remark] = check(written(folder, f"{recipe}takedowns: [gone.txt]\n"), machine).remarks
+    assert "sources.web.url_column: 1 of the first 2 URLs do not begin with" in remark and "'a.example/y'" in remark
+
+
 def test_a_check_says_what_the_bucket_tail_holds(folder, machine):
     for name in ("books", "web"):
         (folder / f"{name}.jsonl").write_text('{"text": "a"}\n')

@@ -14,6 +14,9 @@ from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import load
 from gristmill.storage import layout, parquet
 from gristmill.storage.token_shards import SPLIT, bin_path
+from gristmill.tasks.rights.shards import SitePolicy, keep_permitted
+from gristmill.tasks.rights.sites import write_sites
+from gristmill.tasks.url.step import Url
 from tests import corpora
 
 HEADERS = {
@@ -110,6 +113,28 @@ def test_pages_are_dropped_by_what_they_state(crawl, tmp_path):
         "d.example/license": ("license", "rights_license_scope = page, rights_license = CC-BY-NC-4.0"),
     }
     assert kept(corpus) == {*PLAIN, "a.example/other", "b.example/free", "d.example/open"}
+
+
+@pytest.mark.parametrize("listed", ["bücher.example", "xn--bcher-kva.example", "BÜCHER.example:443/robots.txt"])
+def test_lists_name_hosts_of_other_alphabets_in_any_spelling(listed, tmp_path):
+    urls = {"1": "https://bücher.example/a", "2": "http://xn--bcher-kva.example:80/a", "3": "https://bucher.example/a"}
+    corpus = corpora.Texts([[{"id": id_, "url": url, "text": "a"} for id_, url in urls.items()]]).corpus(str(tmp_path))
+    table = site_list(tmp_path / "robots.jsonl", **{listed: "User-agent: *\nDisallow: /\n"})
+    write_sites(str(tmp_path), 0, [("robots", table, "robots.jsonl")])
+    (tmp_path / "hosts.txt").write_text(f"{listed.partition(':')[0]}\n")
+    for protocols, lists, rule in (("robots",), (), "robots"), ((), (str(tmp_path / "hosts.txt"),), "hosts"):
+        policy = SitePolicy(
+            agents=("CCBot",),
+            protocols=protocols,
+            hosts=Url(takedowns=lists).pinned(),
+            drops_silence=False,
+            reads_pages=False,
+        )
+        out = str(tmp_path / rule)
+        part = corpus.documents.part(0)
+        keep_permitted(out, 0, part, corpus.kept.part(0), part, layout.part(str(tmp_path), 0), policy)
+        dropped = parquet.read_table(layout.ledger_part(out, 0)).to_pylist()
+        assert {(row["id"], row["rule"]) for row in dropped} == {("1", rule), ("2", rule)}
 
 
 @pytest.mark.extended

@@ -9,6 +9,7 @@ from gristmill.flows.explore.browse.opened import Opened
 from gristmill.flows.reports.lineage import rows_of
 from gristmill.storage import files, parquet
 from gristmill.storage.home import FinishedStage, open_stage
+from gristmill.storage.printable import redact_user
 from gristmill.tasks.documents.selection import read_rows
 from gristmill.tasks.models.embedders import vectors_of
 
@@ -104,5 +105,5 @@ def _points(opened: Opened, chosen: list[tuple[int, pa.Table]], places: np.ndarr
             row, (x, y) = rows[id_], places[at].tolist()
             at += 1
             if id_ not in taken:
-                points.append(Point(x, y, shard, id_, row["title"] or row["url"] or id_))
+                points.append(Point(x, y, shard, id_, row["title"] or redact_user(row["url"] or id_)))
     return points

@@ -292,6 +292,8 @@ def _find_in(part: Part, match: Match, columns: tuple[str, ...]) -> tuple[list[F
     if "text" in columns or _ORIGIN in columns:  # which a ledger does not have
         return found, []
     ledger = parquet.read_table(part.ledger, ["id", "url"])
+    if not len(ledger):
+        return found, []
     return found, ledger.filter(pc.is_valid(match(part.normalize, ledger)))["id"].to_pylist()
 
 
@@ -304,15 +306,17 @@ def holdings(
     documents are read.
     """
     held, gaps = dict[str, Holding](), list[str]()
-    ids = found.ids
+    shards: dict[str, dict[int, set[str]]] = {}
+    for one in found.documents:
+        shards.setdefault(one.stage, {}).setdefault(one.shard, set()).add(one.id)
+    every = pa.array(sorted(found.ids), pa.string())
     for label in labels:
         stage = graph.stages[label]
         if label in graph.collected:
             gaps.append(f"{label} was collected: what it held of the documents is unknown")
             continue
         try:
-            numbers = _numbers(graph, found, stage)
-            holding = _holding(stage, ids, numbers)
+            holding = _holding(stage, every, _by_number(graph, shards, stage))
         except (OSError, RuntimeError) as error:
             gaps.append(f"what {label} holds is unknown, because a file cannot be read: {error}")
             continue
@@ -321,19 +325,20 @@ def holdings(
     return held, gaps
 
 
-def _numbers(graph: HomeGraph, found: FoundDocuments, stage: FinishedStage) -> set[int] | None:
-    """The shards in which documents are, of a stage with as many shards as the extraction that it was made from; else
-    None."""
+def _by_number(
+    graph: HomeGraph, shards: Mapping[str, dict[int, set[str]]], stage: FinishedStage
+) -> dict[int, set[str]] | None:
+    """The ids by shard, of a stage with as many shards as the extraction that it was made from; else None."""
     origins = sorted(graph.extractions(stage.label))
     if len(origins) != 1 or stage.name in ("evaluation_documents", "heldout_documents", "evaluation_tokens"):
         return None
     if not stage.counts_documents and stage.name not in ("tokens", "documents"):
         return None
-    return set(found.shards(origins[0]))
+    return shards.get(origins[0], {})
 
 
-def _holding(stage: FinishedStage, ids: set[str], numbers: set[int] | None) -> Holding | None:
-    wanted = pa.array(sorted(ids), pa.string())
+def _holding(stage: FinishedStage, every: pa.Array, by_number: dict[int, set[str]] | None) -> Holding | None:
+    """What a stage has of the documents `every`; of those of its own shard if these are known."""
     documents, tokens, shards = set[str](), 0, set[int]()
     has_tokens = False
     for job in stage.jobs:
@@ -342,14 +347,16 @@ def _holding(stage: FinishedStage, ids: set[str], numbers: set[int] | None) -> H
                 continue
             match = _NUMBER.search(name)
             number = int(match[1]) if match else job.number
-            if numbers is not None and number not in numbers:
+            if by_number is not None and number not in by_number:
                 continue
-            path = files.join(stage.folder, name)
-            columns = parquet.columns(path)
-            if "id" not in columns:
-                continue
-            length = "length" in columns and "offset" in columns and "text" not in columns
-            table = parquet.read_table(path, ["id", "length"] if length else ["id"])
+            with parquet.open_checked(files.join(stage.folder, name)) as shard:
+                columns = shard.schema.names
+                if "id" not in columns:
+                    continue
+                length = "length" in columns and "offset" in columns and "text" not in columns
+                table = shard.read(columns=["id", "length"] if length else ["id"])
+            # a hash table of all would be made for each file
+            wanted = every if by_number is None else pa.array(sorted(by_number[number]), pa.string())
             table = table.filter(pc.is_in(table["id"], wanted))
             if len(table):
                 documents.update(table["id"].to_pylist())

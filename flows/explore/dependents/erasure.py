@@ -28,6 +28,7 @@ from gristmill.flows.reports.dependents.graph import HomeGraph
 from gristmill.flows.reports.dependents.things import Thing
 from gristmill.flows.reports.search.opened import code_sent, executor
 from gristmill.storage import files, parquet
+from gristmill.storage.printable import redact_user
 from gristmill.tasks.search import marks as mark_search
 from gristmill.tasks.search.marks import MARKS, OtherPhrases, phrases
 
@@ -79,7 +80,8 @@ def find_targets(settings: MachineSettings, graph: HomeGraph, request: Request) 
         text, source = texts[one.id]
         digest = files.digest(text.encode())
         of_text = marks[one.id]
-        targets.append(Target(one.id, source, one.url, one.file, one.entry, digest, of_text[0], of_text[1]))
+        url = None if one.url is None else redact_user(one.url)
+        targets.append(Target(one.id, source, url, one.file, one.entry, digest, of_text[0], of_text[1]))
     return found, sorted(targets, key=lambda target: target.id)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from gristmill.flows.explore.dependents.affected import Affected, AffectedStage, AffectedTraining, Cost
 from gristmill.flows.reports.tables import Table
-from gristmill.storage.printable import redact_url
+from gristmill.storage.printable import redact_url, redact_user
 
 MAX_DOCUMENTS = 10  # that are listed
 _MAX_SHARDS = 6
@@ -100,7 +100,10 @@ def _numbers(shards: Sequence[int] | None) -> str:
 def documents(report: Affected) -> Table:
     """The first documents that match."""
     assert report.found is not None, "documents were looked for"
-    rows = [(one.id, one.source, one.url, one.stage, one.shard, one.entry) for one in report.found.documents]
+    rows = [
+        (one.id, one.source, redact_user(one.url or ""), one.stage, one.shard, one.entry)
+        for one in report.found.documents
+    ]
     return Table(("id", "source", "url", "stage", "#shard", "matches"), rows[:MAX_DOCUMENTS], "Documents")
 
 

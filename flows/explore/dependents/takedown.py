@@ -4,6 +4,7 @@ The list is written here, and what it releases is removed here, once a run with 
 the command `corpus` or `run`.
 """
 
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,10 +19,11 @@ from gristmill.flows.explore.dependents.receipt import Receipt
 from gristmill.flows.machine.runs import forget, runs_of
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe
-from gristmill.flows.reports.dependents.graph import HomeGraph, graph_of
+from gristmill.flows.reports.dependents.graph import HomeGraph, graph_of, open_stage_at
 from gristmill.flows.reports.recorded import WouldMake, would_make
 from gristmill.flows.run import garbage
 from gristmill.storage import files
+from gristmill.storage.printable import redact_url
 from gristmill.tasks.language_model.answers import AnswerStore
 
 # The stages that a run makes after the takedown lists, without training.
@@ -143,4 +145,17 @@ def plan_lines(made: Plan) -> Iterator[str]:
     for one in made.report.trainings:
         if one.has_read and one.read != 0:
             yield f"{one.stage} has read them and cannot forget them; a run with the list releases it for removal"
-    yield from (f"export that stays until you delete it: {one.address}" for one in made.report.exports)
+    for each in made.report.exports:
+        yield f"export that stays until you delete it: {redact_url(each.address)}{_replacement(each.address)}"
+
+
+def _replacement(address: str) -> str:
+    """The command that exports the same without the documents, after the run; "" for no export of documents. An export
+    is not rewritten in place: its README has what a user has filled in, and readers may have it open."""
+    try:
+        stage = open_stage_at(address)
+        form, where = stage.settings["format"], stage.settings.get("where")
+    except (OSError, LookupError, RuntimeError, ValueError):
+        return ""
+    options = f" --format {form}" + (f" --where {shlex.quote(where)}" if where else "")
+    return f"; after the run: gristmill export documents RECIPE --to NEW_FOLDER{options}"

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from gristmill.flows.experiments.models.evaluation import TrainedModel, trained_model
+from gristmill.flows.explore.search.readings import first_step, order_of
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.reports.lineage import rows_of
 from gristmill.flows.reports.token_lineage import token_source
@@ -21,7 +22,6 @@ from gristmill.training.config import CHECKPOINTS, RunConfig
 from gristmill.training.decoder import parameter_count
 from gristmill.training.evaluate.batch_losses import DocumentLoss, batch_losses
 from gristmill.training.hub.weights import SavedModel, open_model
-from gristmill.training.objectives import objective
 from gristmill.training.run.recovery import CHECKED
 from gristmill.training.step.guard import EVENTS, Event, read_events, windows_left_out
 from gristmill.training.world import processes
@@ -105,15 +105,7 @@ def batch_of(
     events = read_events(local_files(settings, stage, names) / EVENTS)
     left_out = windows_left_out(events)
     _check_step(model.name, run, step)
-    plan = run.training.batches(run.model.seq_len)
-    order = Order(
-        data,
-        seq_len=run.model.seq_len,
-        batch=plan,
-        seed=run.training.data_seed,
-        transform=objective(run.training, run.model.seq_len, data),
-        offset=run.start.offset if run.start else 0,
-    )
+    order = order_of(run, data)
     number = batch_number(step - 1, left_out)
     samples = order.samples(number)
     spans: dict[str, list[tuple[int, int]]] = defaultdict(list)
@@ -121,8 +113,7 @@ def batch_of(
         for span in order.read[source].spans(window):
             path = str(data.sources[source].shards[span.shard].path)
             spans[path].append((span.offset, span.length))
-    first = _first_step(run)
-    earlier = [batch_number(before - 1, left_out) for before in range(max(first, step - CHECKED), step)]
+    earlier = [batch_number(before - 1, left_out) for before in range(max(first_step(run), step - CHECKED), step)]
     replay, of_documents = _replayed(settings, model, order, step, number, earlier, say) if losses else (None, {})
     documents = [
         each for path, ranges in sorted(spans.items()) for each in _documents(settings.home, path, ranges, of_documents)
@@ -136,18 +127,13 @@ def batch_of(
 
 def _check_step(name: str, run: RunConfig, step: int) -> None:
     """Raise IndexError for a step that a training did not make."""
-    steps, first = run.training.steps, _first_step(run)
+    steps, first = run.training.steps, first_step(run)
     if first <= step <= steps:
         return
     trunk = "" if run.start is None or first == 1 else f" (those before are of {run.start.trunk})"
     raise IndexError(
         f"the training of {name} has the steps {first:,} to {steps:,}{trunk}, so there is no step {step:,}"
     )
-
-
-def _first_step(run: RunConfig) -> int:
-    """The first step that read the run's own mixture: a branch with another one than its trunk's begins later."""
-    return run.start.step + 1 if run.start and not run.start.same_data else 1
 
 
 def _added(document: BatchDocument, replay: BatchReplay | None) -> float:

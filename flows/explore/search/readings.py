@@ -88,6 +88,23 @@ def readings_of(ids: Collection[str], settings: MachineSettings, models: Collect
         yield from training
 
 
+def order_of(run: RunConfig, manifest: TrainingManifest) -> Order:
+    """The order of a finished training."""
+    return Order(
+        manifest,
+        seq_len=run.model.seq_len,
+        batch=run.training.batches(run.model.seq_len),
+        seed=run.training.data_seed,
+        transform=objective(run.training, run.model.seq_len, manifest),
+        offset=run.start.offset if run.start else 0,
+    )
+
+
+def first_step(run: RunConfig) -> int:
+    """The first step that read the run's own mixture: a branch with another one than its trunk's begins later."""
+    return run.start.step + 1 if run.start and not run.start.same_data else 1
+
+
 _Mask = Callable[[pa.ChunkedArray], pa.ChunkedArray]
 
 
@@ -142,15 +159,8 @@ def _reading(
     folder = local_files(settings, stage, names)
     run = RunConfig.model_validate(checked_json.read(str(folder / RUN)))
     left_out = windows_left_out(read_events(folder / EVENTS))
-    order = Order(
-        manifest,
-        seq_len=run.model.seq_len,
-        batch=run.training.batches(run.model.seq_len),
-        seed=run.training.data_seed,
-        transform=objective(run.training, run.model.seq_len, manifest),
-        offset=run.start.offset if run.start else 0,
-    )
-    first = run.start.step + 1 if run.start and not run.start.same_data else 1
+    order = order_of(run, manifest)
+    first = first_step(run)
     end = order.samples(batch_number(run.training.steps - 1, left_out)).stop
     steps: Counter[int] = Counter()
     skipped: set[int] = set()

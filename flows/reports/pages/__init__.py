@@ -21,6 +21,7 @@ from gristmill.flows.reports.marking import Piece, excerpt
 from gristmill.flows.reports.pages import charts
 from gristmill.flows.reports.tables import Table, cell, column, short
 from gristmill.storage import files
+from gristmill.storage.printable import redact_user
 
 # Control characters have pictures of their own; HTML has no way to write most of them.
 _PICTURES = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n\r"} | {0x7F: 0x2421}
@@ -106,6 +107,7 @@ def _environment(package: str) -> jinja2.Environment:
         "short": short,
         "cell": cell,
         "column": column,
+        "address": address,
     }
     style = resource("style.css")
     environment.globals |= {"style": Markup(style), "style_digest": digest(style), "digest": digest, "charts": charts}
@@ -118,6 +120,11 @@ def _written(value: Any) -> Any:
     if value is None:
         return ""
     return value if isinstance(value, Markup) else str(value).translate(_WRITTEN)
+
+
+def address(value: Any) -> str:
+    """A URL of a document, or another value, without user and password."""
+    return redact_user(str(value))
 
 
 def anchor(href: str, text: str) -> Markup:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from gristmill.flows.reports.run import Run
 from gristmill.storage import files, layout, parquet
+from gristmill.storage.printable import redact_user
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.url.surt import surt_key
 
@@ -26,7 +27,7 @@ ANNOTATIONS = pa.schema(
         pa.field("surt", pa.string(), metadata={"what": "key of the URL, as url_surtkey of Common Crawl's index"}),
         pa.field("timestamp", pa.string(), metadata={"what": "14 digits in UTC; null where the date is not one"}),
         pa.field("digest", pa.string(), metadata={"what": "of the payload, as in WARC-Payload-Digest"}),
-        pa.field("url", pa.string(), metadata={"what": "null where it is unknown"}),
+        pa.field("url", pa.string(), metadata={"what": "without user and password; null where it is unknown"}),
         pa.field("verdict", pa.string(), nullable=False, metadata={"what": "kept or dropped"}),
         pa.field("rule", pa.string(), metadata={"what": "step.rule that dropped it"}),
         pa.field("source", pa.string(), nullable=False, metadata={"what": "the recipe's name of the source"}),
@@ -55,7 +56,7 @@ def annotate(run: Run, shard: int) -> pa.Table:
     never = drops.filter(pc.invert(pc.is_in(drops["id"], documents["id"].combine_chunks())))
     ids = pa.concat_arrays([*documents["id"].chunks, *never["id"].chunks])
     source = run.corpus.sources[shard]
-    urls = [url or None for url in (*documents["url"].to_pylist(), *never["url"].to_pylist())]
+    urls = [redact_user(url) if url else None for url in (*documents["url"].to_pylist(), *never["url"].to_pylist())]
     nothing = [None] * len(never)
     table = pa.table(
         {

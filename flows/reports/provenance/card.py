@@ -10,7 +10,7 @@ from gristmill.tasks.documents.export import markdown_table
 
 CARD = "data-card.md"
 _NUMBERS = (
-    *("records", "documents", "tokens", "token_documents", "tokens_read", "dropped", "duplicates", "clusters"),
+    *("records", "documents", "tokens", "token_documents", "steps", "tokens_read", "dropped", "duplicates", "clusters"),
     *("opt_outs", "domains", "latest", "without_url", "without_date", "without_digest"),
 )
 
@@ -36,7 +36,9 @@ def data_card(run: Run, answers: Mapping[str, Answer], about: str) -> str:
         *_section(
             "Personal data", _tables(answers, "personal_data"), _unless("pii" in steps, "masks no personal data")
         ),
-        *_section("Takedowns and opt-outs", _tables(answers, "opt_outs_by_rule"), opt_out_lines(run)),
+        *_section(
+            "Takedowns and opt-outs", _tables(answers, "opt_outs_by_rule", "opt_outs_by_agent"), opt_out_lines(run)
+        ),
         *_section("Evaluation data", _tables(answers, "evaluation"), _about_evaluation(run, steps)),
         *_section("Domains", _tables(answers, "top_domains")),
         *_section("Model", _about_model(run, answers)),
@@ -93,7 +95,7 @@ def _about_model(run: Run, answers: Mapping[str, Answer]) -> Iterator[str]:
         return
     for line in trunk_lines(run):
         yield from (line, "")
-    yield from numbers(answers, ("tokens_read",))
+    yield from numbers(answers, ("steps", "tokens_read"))
     yield from _tables(answers, "training")
 
 

@@ -82,13 +82,15 @@ def readable() -> Iterator[None]:
 
 
 def figures(run: Run) -> Iterator[Figure]:
-    """The figures of a run; those of tokens, clusters and training only where it has them."""
+    """The figures of a run; those of tokens, clusters, training and rights only where it has them."""
     yield from _SOURCES
     yield from _DOCUMENTS
     yield from _STEPS
     if "clusters" in run.tables:
         yield from _CLUSTERS
     yield from _RIGHTS
+    if any(step.base_name == "rights" for step in run.recipe.steps):
+        yield _by_agent("tokens" in run.tables)
     yield from _DOMAINS
     if "tokens" in run.tables:
         yield from _TOKENS
@@ -233,6 +235,34 @@ _RIGHTS = (
         "Extracted documents whose record has no digest of its payload.",
     ),
 )
+
+
+def _by_agent(has_tokens: bool) -> Figure:
+    """What the step `rights` removed by protocol and agent. Details in the ledger begin with the agents, such as
+    `CCBot, GPTBot: line 2: Disallow: /`. Removed documents have no tokens, so these are estimated from characters."""
+    counted = (
+        "select protocol, agent, count(*) as documents, sum(characters)::bigint as characters from (select id, rule as "
+        "protocol, unnest(string_split(coalesce(split_part(detail, ': ', 1), '*'), ', ')) as agent from ledger where "
+        f"{_RESERVED}) join extracted using (id) group by protocol, agent"
+    )
+    order = "order by documents desc, protocol, agent"
+    units = {"documents": "documents", "characters": "code points"}
+    about = (
+        "What the step `rights` removed, by protocol and agent: a document counts for each agent that its site names; "
+        "`*` is all agents."
+    )
+    if not has_tokens:
+        return Figure("opt_outs_by_agent", units, f"{counted} {order}", about)
+    return Figure(
+        "opt_outs_by_agent",
+        units | {"tokens": "estimated tokens"},
+        "select protocol, agent, documents, reserved.characters, round(reserved.characters * ratio)::bigint as tokens "
+        f"from ({counted}) as reserved cross join (select sum(tokens) / sum(characters) as ratio from tokens join "
+        f"extracted using (id)) {order}",
+        f"{about} Tokens are estimated by those per extracted character of the documents that training may see.",
+    )
+
+
 _RANKED = (
     "select row_number() over (order by bytes desc, domain) as place, count(*) over () as domains, domain, documents, "
     "bytes from (select domain, count(*) as documents, sum(size)::bigint as bytes from (select domain(url) as domain, "
@@ -282,6 +312,7 @@ _TOKENS = (
     ),
 )
 _TRAINING = (
+    Figure("steps", "steps", "select max(last_step) from training", "Steps after which the training ended."),
     Figure(
         "tokens_read",
         "tokens",
@@ -296,10 +327,13 @@ _TRAINING = (
             "samples": "sequences",
             "tokens_read": "tokens",
             "epochs": "times",
+            "first_step": "step",
+            "last_step": "step",
         },
-        "select source, tokens, share, samples, tokens_read, epochs from training order by source",
+        "select source, tokens, share, samples, tokens_read, epochs, first_step, last_step from training "
+        "order by source",
         "What the weights learned from: by source, or by group of the mixture, how many tokens there are, which share "
-        "of the training was of them, and how often they were read. Counted from the training manifest, the steps that "
-        "were made, and the batches that the guard left out.",
+        "of the training was of them, how often they were read, and in which steps. Counted from the training "
+        "manifest, the steps that were made, and the batches that the guard left out.",
     ),
 )

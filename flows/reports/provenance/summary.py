@@ -89,7 +89,7 @@ def _european(run: Run, answers: Mapping[str, Answer], domains: str) -> Iterator
     )
     yield _field("2.6 Other sources", gap("sources of other kinds"))
     yield _field("3.1 Reservations of rights for text and data mining", *opt_out_lines(run))
-    yield [*numbers(answers, ("opt_outs",)), *_tables(answers, "opt_outs_by_rule")]
+    yield [*numbers(answers, ("opt_outs",)), *_tables(answers, "opt_outs_by_rule", "opt_outs_by_agent")]
     yield _field("", gap("signature of the code of practice, and measures before and during the collection"))
     yield _field("3.2 Removal of illegal content", *_harmful(run), gap("other measures"))
     yield _field("3.3 Other information", "`data-card.md` has what each step did, and the limits of these numbers.")

@@ -4,6 +4,7 @@ Nothing records what a training read, since that follows from shares and steps. 
 when a query needs it.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,18 +30,23 @@ _TRAINING = pa.schema(
         pa.field("samples", pa.int64(), nullable=False, metadata={"what": "sequences that the weights learned from"}),
         pa.field("tokens_read", pa.int64(), nullable=False, metadata={"what": "tokens of these sequences"}),
         pa.field("epochs", pa.float64(), nullable=False, metadata={"what": "how often the source was read"}),
+        pa.field("first_step", pa.int64(), metadata={"what": "first step, from 1, that read the source"}),
+        pa.field("last_step", pa.int64(), metadata={"what": "last step that read the source"}),
     ]
 )
 
 
 @dataclass(frozen=True)
 class SourceRead:
-    """`samples`: sequences of a source that the final weights learned from; `windows`: those that an epoch has."""
+    """`samples`: sequences of a source that the final weights learned from; `windows`: those that an epoch has;
+    `first_step`, `last_step`: that read some, None if none did."""
 
     source: str
     tokens: int
     samples: int
     windows: int
+    first_step: int | None
+    last_step: int | None
 
 
 def rows(settings: MachineSettings, data: Data, trained: Trained) -> Rows:
@@ -58,6 +64,8 @@ def rows(settings: MachineSettings, data: Data, trained: Trained) -> Rows:
                 "samples": one.samples,
                 "tokens_read": one.samples * seq_len,
                 "epochs": one.samples / one.windows if one.windows else 0.0,
+                "first_step": one.first_step,
+                "last_step": one.last_step,
             }
             for one in sources
         ]
@@ -95,14 +103,23 @@ def read_by_source(settings: MachineSettings, data: Data, trained: Trained) -> l
         """Samples of each source in the batches before this one."""
         return schedule.counts(max(0, plan.first(batch) - offset))
 
-    end = batch_number(training.steps - 1, left_out) + 1
-    samples = drawn(end)
-    for first, stop in _merged(left_out, end):
-        samples = [n - (b - a) for n, a, b in zip(samples, drawn(first), drawn(stop), strict=True)]
-    return [
-        SourceRead(source.name, source.tokens, count, of_epoch)
-        for source, count, of_epoch in zip(manifest.sources, samples, windows, strict=True)
-    ]
+    def learned(steps: int) -> list[int]:
+        """Samples of each source in the batches of the first steps."""
+        end = batch_number(steps - 1, left_out) + 1 if steps else 0
+        samples = drawn(end)
+        for first, stop in _merged(left_out, end):
+            samples = [n - (b - a) for n, a, b in zip(samples, drawn(first), drawn(stop), strict=True)]
+        return samples
+
+    found = []
+    for number, (count, of_epoch) in enumerate(zip(learned(training.steps), windows, strict=True)):
+        source = manifest.sources[number]
+        first, last = (
+            bisect_left(range(training.steps + 1), least, key=lambda steps: learned(steps)[number]) if count else None
+            for least in (1, count)
+        )
+        found.append(SourceRead(source.name, source.tokens, count, of_epoch, first, last))
+    return found
 
 
 def _merged(windows: Sequence[tuple[int, int]], end: int) -> list[tuple[int, int]]:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from gristmill.flows.reports import pages, tables
 from gristmill.flows.reports.search.opened import PhraseIndex
 from gristmill.flows.reports.tables import Table
+from gristmill.storage.printable import redact_user
 from gristmill.tasks.engine.executors import Executor
 from gristmill.tasks.kernels.scan import scan
 from gristmill.tasks.search import look_ups
@@ -82,7 +83,7 @@ class PhraseMatches:
 def _origin(document: FoundDocument) -> tuple[str, str]:
     """The URL or the id of a document, and whether it is kept, or the rule that dropped it."""
     dropped = f"dropped by {document.step}.{document.rule}" if document.step else "dropped"
-    return document.record.get("url") or document.id, "kept" if document.kept else dropped
+    return redact_user(document.record.get("url") or document.id), "kept" if document.kept else dropped
 
 
 def find(index: PhraseIndex, phrase: str, n: int = 5, dropped: bool = True) -> PhraseMatches:

@@ -15,6 +15,7 @@ from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.reports.search.opened import code_sent, executor, portions_of
 from gristmill.flows.reports.tables import Table, short
 from gristmill.flows.stages.corpus import Corpus
+from gristmill.storage.printable import redact_user
 from gristmill.tasks.engine import extras, options
 from gristmill.tasks.engine.make import NotFinishedError, StageResult
 from gristmill.tasks.search import word_index
@@ -77,7 +78,7 @@ class WordMatches:
         """A row for each document that is shown, the best first."""
         rows = [
             (
-                one.record.get("url") or one.id,
+                redact_user(one.record.get("url") or one.id),
                 "kept" if one.kept else f"dropped by {one.step}.{one.rule}",
                 one.score,
                 f"{one.before}{one.match}{one.after}",

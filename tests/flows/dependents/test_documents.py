@@ -15,7 +15,7 @@ from gristmill.flows.stages.mixture import training_data
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.rules import gopher_quality
 from gristmill.tasks.rules.gopher_quality import GopherQuality
-from tests.corpora import context
+from tests.corpora import Texts, context
 from tests.flows.dependents.planted import run
 from tests.planted.text import pydoc_paragraphs
 
@@ -89,6 +89,15 @@ def test_the_stages_of_a_planted_step_version_are_those_of_the_recipes_with_it(g
     assert {one.run.partition("/")[0] for one in found.runs} == {"first", "second"}
     found = affected(settings, f"gopher_quality@{version + 1}")
     assert {one.stage for one in found.stages} == stages["again"] - old
+
+
+@pytest.mark.parametrize("host", ["bücher.example", "xn--bcher-kva.example", "BÜCHER.EXAMPLE"])
+def test_documents_are_found_by_any_spelling_of_their_host(host, tmp_path):
+    urls = ["https://bücher.example/a", "http://xn--bcher-kva.example:80/a", "https://bucher.example/a"]
+    Texts([[{"id": f"{n:032x}", "url": url, "text": "a text"} for n, url in enumerate(urls)]]).corpus(str(tmp_path))
+    for thing in (host, f"https://{host}/a", f"https://{host}:443/*"):
+        found = affected(MachineSettings(home=str(tmp_path)), thing).found
+        assert {one.url for one in found.documents} == {*urls[:2]}
 
 
 def holds(home: str, ids: set[str]) -> dict[str, tuple[set[str], int]]:

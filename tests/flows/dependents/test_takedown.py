@@ -109,7 +109,7 @@ def taken(crawl, tmp_path_factory) -> dict:
     (folder / "page.txt").write_text(PLANTED)
     given = recipe(crawl, "taken", takedowns=[str(listed)])
     make(home, given | {"export": {"to": str(folder / "tables")}})
-    make(home, given | {"export": {"to": str(folder / "lines"), "format": "jsonl"}})
+    make(home, given | {"export": {"to": str(folder / "lines"), "format": "jsonl", "where": "source != 'none'"}})
     plan = takedown.plan(settings, load(given), Request(texts=(str(folder / "page.txt"),)))
     untouched = listed.read_text()
     receipt = takedown.write(settings, plan)
@@ -133,6 +133,12 @@ def test_the_plan_has_the_text_and_its_near_copies_in_three_sources_and_two_expo
     assert {target.source for target in plan.targets} == {*SOURCES} and len(plan.targets) == 3
     assert {target.url for target in plan.targets} == {f"https://{source}.example/planted" for source in SOURCES}
     assert {Path(one.address).name for one in plan.report.exports} == {"tables", "lines"}
+    command = "after the run: gristmill export documents RECIPE --to NEW_FOLDER --format"
+    said = [line for line in takedown.plan_lines(plan) if line.startswith("export that stays")]
+    assert {line.rpartition("/")[2] for line in said} == {
+        f"tables; {command} parquet",
+        f"""lines; {command} jsonl --where 'source != '"'"'none'"'"''""",
+    }
     assert all(len(target.marks) == MARKS for target in plan.targets)
     assert taken["untouched"] == "# taken down\n", "a plan changes nothing"
     assert {*plan.lines} == {target.url for target in plan.targets}

@@ -67,6 +67,7 @@ def write_rights(folder: Path) -> None:
         "r0.example": "User-agent: GPTBot\nUser-agent: CCBot\nDisallow: /*8$\n\n"
         "User-agent: *\nDisallow: /3\nAllow: /32\n",
         "r1.example": "User-agent: *\nContent-Usage: /2 train-ai=y\nContent-Usage: train-ai=n\n",
+        "r3.example:443/robots.txt": "User-agent: *\nDisallow: /27\n",
         "https://r2.example:443/robots.txt": "\ufeffUser-agent: *\rDisallow: /\u2028x\rDisallow: /30\r",
     }
     rules = [{"location": "/1*", "tdm-reservation": 1}, {"location": "/", "tdm-reservation": 0}]

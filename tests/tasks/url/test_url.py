@@ -356,6 +356,56 @@ def test_takedowns(tmp_path):
             measure(Url(takedowns=(write(tmp_path / f"{len(line)}.txt", "fine.example", line),)), [])
 
 
+PAGES = {  # spellings of one page, and others
+    "https://bücher.example/a": True,
+    "http://xn--bcher-kva.example/a/": True,
+    "https://XN--BCHER-KVA.example:443/a#part": True,
+    "http://B%C3%BCcher.example:80/a": True,
+    "https://www.bu\u0308cher.example./A": True,
+    "ftp://bücher.example/a": True,
+    "https://bücher.example:8443/a": False,
+    "https://bücher.example:80/a": False,
+    "https://bücher.example/b": False,
+    "https://bucher.example/a": False,
+}
+
+
+@pytest.mark.parametrize("scheme", ["", "//", "http://", "https://"])
+@pytest.mark.parametrize("host", ["bücher.example", "xn--bcher-kva.example", "BÜCHER.example", "bu\u0308cher.example"])
+def test_a_page_is_the_same_in_all_spellings(scheme, host, tmp_path):
+    listed = write(tmp_path / "takedown.txt", f"{scheme}{host}/a")
+    found = measure(Url(takedowns=(listed,)), list(PAGES))["url_takedown"]
+    assert [bool(each) for each in found] == list(PAGES.values())
+    if scheme != "//":
+        whole = write(tmp_path / "hosts.txt", f"{scheme}{host}")
+        for key in ("takedowns", "blocklists"):
+            found = measure(Url(**{key: (whole,)}), list(PAGES))[f"url_{key[:-1]}"]
+            assert [bool(each) for each in found] == ["bucher.example" not in page for page in PAGES]
+
+
+def test_a_port_names_other_pages_unless_it_is_the_default(tmp_path):
+    listed = write(tmp_path / "takedown.txt", "https://a.example:443/x", "http://b.example:80/x", "c.example:8080/x")
+    pages = {
+        "https://a.example/x": "a.example/x",
+        "http://a.example/x": "a.example/x",
+        "https://a.example:8443/x": "",
+        "http://b.example/x": "b.example/x",
+        "http://c.example:8080/x": "c.example:8080/x",
+        "https://c.example:8080/x": "c.example:8080/x",
+        "https://c.example/x": "",
+    }
+    found = measure(Url(takedowns=(listed,)), list(pages))["url_takedown"]
+    assert found == [hit and f"takedown.txt: {hit}" for hit in pages.values()]
+
+
+@pytest.mark.parametrize("line", ["bücher.example:443/a", "//bücher.example:443/a"])
+def test_the_port_of_https_needs_its_scheme(line, tmp_path):
+    with pytest.raises(ListError, match="with the port of https; write https://bücher.example/a$") as caught:
+        measure(Url(takedowns=(write(tmp_path / "wrong.txt", line),)), [])
+    right = write(tmp_path / "right.txt", str(caught.value).rpartition("write ")[2])
+    assert measure(Url(takedowns=(right,)), ["http://bücher.example/a"])["url_takedown"] != [""]
+
+
 labels = st.sampled_from(["a", "b", "ab", "www", "com", "x-y"])
 hosts = st.lists(labels, min_size=1, max_size=4).map(".".join)
 paths = st.lists(st.sampled_from(["a", "b", "ab", "A", ""]), max_size=4).map(lambda parts: "/" + "/".join(parts))
