@@ -92,8 +92,8 @@ def agreement(
     ] = "",
     as_json: Json = False,
 ) -> None:
-    """Prints Cohen's kappa of two annotators, or Fleiss' of more, with 90% intervals by host. Grades have quadratic
-    weights. --columns compares any columns, such as a label of a source with a grade.
+    """Prints Cohen's kappa of two annotators, or Fleiss' of more, with 90% intervals by host. --columns compares any
+    columns.
 
     Guide: docs/guides/annotate.md
 
