@@ -33,6 +33,8 @@ def sent_texts(recipe: Recipe, settings: MachineSettings) -> Iterator[str]:
     """Which texts are sent to which server, what that costs at most, and whether they are masked before."""
     server = settings.lm
     for each in _asking(recipe, settings):
+        if not _has_prompt(each):
+            continue
         yield _sentence(each, server)
         if each.unmasked and server.base_url and not server.is_loopback:
             yield (
@@ -46,7 +48,7 @@ def plan_lines(recipes: Mapping[str, Recipe], settings: MachineSettings) -> Iter
     sent = set()
     for name, recipe in recipes.items():
         for each in _asking(recipe, settings):
-            if each.before not in sent:
+            if each.before not in sent and _has_prompt(each):
                 sent.add(each.before)
                 yield f"{name}: {_sentence(each, settings.lm)}"
     if sent:
@@ -56,7 +58,7 @@ def plan_lines(recipes: Mapping[str, Recipe], settings: MachineSettings) -> Iter
 def _asking(recipe: Recipe, settings: MachineSettings, path: tuple[str, ...] = ()) -> Iterator[_Asking]:
     """Of a recipe and of those that it rewrites. `path`: their files, up to this one."""
     sources = tuple(source.model_dump_json() for source in recipe.sources)
-    for index, step in enumerate(recipe.steps):
+    for index, step in enumerate(map(settings.placed, recipe.steps)):
         if isinstance(step, Annotate):
             masked = any(isinstance(earlier, Pii) for earlier in recipe.steps[:index])
             documents = "all documents" if step.of is None else f"{step.of:,} documents"
@@ -78,6 +80,14 @@ def _asking(recipe: Recipe, settings: MachineSettings, path: tuple[str, ...] = (
             unmasked = "" if any(isinstance(step, Pii) for step in other.steps) else f"in {other.name}"
             before = (rewrite.model_dump_json(),)
             yield _Asking(f"sources.{source.name}", documents, rewrite.of, rewrite, 1, unmasked, before)
+
+
+def _has_prompt(asking: _Asking) -> bool:
+    """Whether the prompt can be read; what is wrong with its file is a finding."""
+    try:
+        return bool(asking.settings.full_prompt.user)
+    except (OSError, ValueError):
+        return False
 
 
 def _sentence(asking: _Asking, server: LanguageModelServer) -> str:

@@ -115,7 +115,7 @@ def shared_values(recipe: Recipe) -> dict[str, tuple[str, ...]]:
     found: dict[tuple[str, str], list[str]] = {}
     for step in recipe.steps:
         if isinstance(step, Annotate):
-            for name, each in step.full_prompt.answer.items():
+            for name, each in step.declared.answer.items():
                 if each.type != "string" or each.enum:
                     found.setdefault((name, each.type), []).append(step.column(name))
     return {name: tuple(columns) for (name, _), columns in found.items() if len(columns) > 1}
