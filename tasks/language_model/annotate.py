@@ -201,6 +201,10 @@ class AnnotationRecord(Settings):
     def reads(self) -> tuple[str, ...]:
         return self.settings.full_prompt.columns
 
+    @property
+    def template(self) -> Request:
+        return self.settings.template_of(self.settings.full_prompt, self.settings.structured)
+
     def conversations(self, text: str, values: Mapping[str, Any]) -> Sequence[Conversation]:
         return self.settings.conversations(text, values)
 

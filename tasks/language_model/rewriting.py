@@ -167,6 +167,10 @@ class RewriteRecord(Settings):
     def reads(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys((*self.settings.columns, *(["language"] if self.of_source else []))))
 
+    @property
+    def template(self) -> Request:
+        return self.settings.template_of(self.settings.full_prompt, False, self.settings.values)
+
     def conversations(self, text: str, values: Mapping[str, Any]) -> Sequence[SingleRequest]:
         """What the model is asked about a text: one request."""
         settings, prompt = self.settings, self.settings.full_prompt
