@@ -63,7 +63,7 @@ def test_fleiss_by_the_paper():
     assert whole.kappa.value == pytest.approx(0.20993, abs=1e-5)
     # of a class as Fleiss (1971) has it: 1 - sum n(m - n) / (N m (m - 1) p q)
     for number, each in enumerate(whole.classes.values()):
-        own, share = table[:, number], table[:, number].sum() / 80
+        own, share = table[:, number], table[:, number].sum() / 140
         expected = 1 - (own * (14 - own)).sum() / (10 * 14 * 13 * share * (1 - share))
         assert each.value == pytest.approx(expected) and each.documents == 10 * np.count_nonzero(own)
 
