@@ -17,6 +17,7 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.check import before_run
 from gristmill.flows.recipe.given_files import tokenizer_at, vocabulary
 from gristmill.flows.recipe.proxy import load_proxy
+from gristmill.flows.recipe.remarks.sent_texts import plan_lines
 from gristmill.flows.stages.evaluation.judge import EXTRACTED, check_judges, set_names, without_judge
 from gristmill.tasks.engine.extras import require
 
@@ -76,6 +77,7 @@ def _print_plan(base: str, options: DecisionOptions, other: OtherDevice) -> None
     asked = decision_device.asked(MachineSettings(), other)
     expected = decision_plan.planned(compared, options, asked, sets, None if file is None else vocabulary(file))
     print_texts(decision_expected.expected(MachineSettings(), expected, options, file).lines())
+    print_texts(plan_lines(compared.recipes, MachineSettings()))
     if not has_judge:
         print_texts([without_judge(set_names([*compared.recipes.values()], None))])
 

@@ -136,6 +136,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str, str]]] = {
         "contamination": (JUDGING, "contamination", "List benchmark items that documents contain."),
         "diff": (BROWSING, "diff", "Compare two finished corpora: documents, texts, columns."),
         "audit": (JUDGING, "audit", "Judge filters and rules by a reader's votes on documents."),
+        "agreement": (JUDGING, "agreement", "Measure how far annotators agree, as kappa by class."),
         "tokenizers": (EVALUATING, "tokenizer_report", "Compare tokenizers on a finished corpus."),
     },
     "export": {

@@ -65,7 +65,10 @@ def dropped(sample: "Dropped", characters: int) -> Text:
         block.append(f"{sample.remark}\n")
     if sample.text is None:
         return block
-    return block.append_text(_pieces(marking.excerpt(sample.text, sample.marks, characters))).append("\n")
+    block.append_text(_pieces(marking.excerpt(sample.text, sample.marks, characters))).append("\n")
+    if sample.answer:
+        block.append(f"-- the language model wrote:\n{shortened(sample.answer, characters)}\n")
+    return block
 
 
 def _pieces(pieces: "Iterable[Piece]") -> Text:

@@ -1,4 +1,4 @@
-"""Judge filters, rules and thresholds: audit, contamination, whatif, thresholds, rules, new-step, report."""
+"""Judge filters, rules and thresholds: audit, agreement, contamination, whatif, thresholds, rules, new-step, report."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from gristmill.flows.reports import rules as rule_books
     from gristmill.flows.reports import thresholds as proposals
     from gristmill.flows.reports import whatif as replaying
+    from gristmill.flows.reports.run import agreement as annotators
 else:
     recipes = wrapt.lazy_import("gristmill.flows.recipe.recipe")
     variants = wrapt.lazy_import("gristmill.flows.recipe.variants")
@@ -39,6 +40,7 @@ else:
     votes_on_drops = wrapt.lazy_import("gristmill.flows.explore.browse.votes")
     audit_pages = wrapt.lazy_import("gristmill.flows.reports.audit")
     contamination_report = wrapt.lazy_import("gristmill.flows.reports.contamination")
+    annotators = wrapt.lazy_import("gristmill.flows.reports.run.agreement")
 
 
 def audit(
@@ -81,6 +83,27 @@ def _print_precision(name: str, step: str, as_json: bool) -> None:
     rows = [one for one in votes_on_drops.precision(opened) if step in ("", one.step)]
     missing = f"no votes on {step or opened.recipe.name}. Vote in `gristmill browse {name}`"
     print_result(rows, [part for one in rows for part in one.parts()] or [missing], as_json)
+
+
+def agreement(
+    name: FinishedRecipe,
+    columns: Annotated[
+        str, typer.Option("--columns", metavar="A,B", help="columns to compare; default: values of annotate steps")
+    ] = "",
+    as_json: Json = False,
+) -> None:
+    """Prints Cohen's kappa of two annotators, or Fleiss' of more, with 90% intervals by host. --columns compares any
+    columns.
+
+    Guide: docs/guides/annotate.md
+
+    Examples:
+        gristmill explain agreement recipe.yaml
+        gristmill explain agreement recipe.yaml --columns annotate_score,label
+    """
+    given = [column.strip() for column in columns.split(",")] if columns else []
+    found = annotators.annotator_agreement(name, given)
+    print_result(found, [part for one in found for part in one.parts()], as_json)
 
 
 def contamination(

@@ -17,6 +17,7 @@ from gristmill.flows.experiments.mixture_options import MixOptions
 from gristmill.flows.experiments.scaling.options import AgreementOptions, ScaleOptions, TransferOptions
 from gristmill.flows.experiments.studies.options import StudyOptions
 from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.remarks.sent_texts import plan_lines
 from gristmill.flows.reports.dependents import marks
 from gristmill.flows.stages.evaluation.judge import check_judges
 from gristmill.tasks.engine.extras import require
@@ -65,6 +66,7 @@ def mix(
     planned = mixture_plan.planned_mixture(MachineSettings(), recipe, options)
     if plan:
         print_texts(planned.lines(decision_device.asked(MachineSettings(), other)))
+        print_texts(plan_lines({recipe.name: recipe}, MachineSettings()))
         return
 
     mixture = in_flow("mix", recipe.name, lambda: mixtures.mix(recipe, **vars(options)))
@@ -135,6 +137,7 @@ def agreement(
     planned = plans.checked_agreement(MachineSettings(), recipe, options)
     if plan:
         print_texts([*planned.lines(), *planned.time_lines(decision_device.asked(MachineSettings(), other))])
+        print_texts(plan_lines(planned.compared.recipes, MachineSettings()))
         return
 
     report = in_flow("agreement", recipe.name, lambda: flow.agreement(recipe, **vars(options)))
@@ -176,6 +179,7 @@ def _print_plan(recipe: "Recipe", options: ScaleOptions) -> None:
     except ValueError as error:
         last = f"cannot train these runs yet: {error}"
     print_texts([last] + [f"cannot train these runs yet: {planned.problem}"] * bool(planned.problem))
+    print_texts(plan_lines({recipe.name: recipe}, MachineSettings()))
 
 
 class QuestionName(StrEnum):

@@ -18,6 +18,8 @@ from gristmill.storage.home import FinishedStage, Home
 from gristmill.tasks.dedup.takedowns import RULE as TAKEDOWN
 from gristmill.tasks.documents.expressions import matching
 from gristmill.tasks.documents.selection import read_rows, uniform
+from gristmill.tasks.language_model.rewrite import STEP as REWRITE
+from gristmill.tasks.language_model.rewrite import answer_about
 from gristmill.tasks.rules.rule import RuleStep
 
 _STEP = TypeAdapter(AnyStep)
@@ -30,7 +32,8 @@ class Dropped:
 
     `row`: of the stage's ledger, with source and URL of the document; `text`: as it reached the step, None if there was
     none; `marks`: its offending parts; `unmarked`: why the step could not look at the text again, else empty; `remark`:
-    what the marks are, or why there is none, where they are not what the rule counts.
+    what the marks are, or why there is none, where they are not what the rule counts; `answer`: what a language model
+    wrote from the document, and was dropped.
     """
 
     stage: str
@@ -39,6 +42,7 @@ class Dropped:
     marks: Marks = ()
     unmarked: str = ""
     remark: str = ""
+    answer: str = ""
 
 
 class Edit(NamedTuple):
@@ -194,6 +198,9 @@ def _marked(
     cutting = [step["step"] for step in record["steps"] if "edits" in step]
     if row["step"] in cutting and found.text is not None:
         found = replace(found, marks=spans(_cuts(stage, shard, row["id"]), found.text))
+    if row["step"] == REWRITE and found.text is not None:
+        answer = answer_about(stage.folder.rpartition("/stages/")[0], stage.folder, shard, row["id"])
+        found = replace(found, answer="" if answer is None else answer.content.strip())
     return found
 
 

@@ -26,6 +26,7 @@ from gristmill.flows.recipe.recipe import Recipe, dump
 from gristmill.flows.reports import funnel
 from gristmill.flows.reports.pages.classifier_plots import cross_fitted, curves_file, trained_classifier
 from gristmill.flows.reports.run import Run
+from gristmill.flows.reports.run.agreement import annotators_of_run
 from gristmill.flows.reports.run.bill import bill
 from gristmill.flows.reports.run_page import plots
 from gristmill.flows.run.compared import (
@@ -80,8 +81,9 @@ def log_artifacts(client: mlflow.MlflowClient, run: str, report: Run) -> None:
     `funnel.csv`, `funnel.json` (a table), `funnel.svg`, `losses.svg`, `sample.txt`, `bill.json`, and of a classifier
     that the corpus has trained the curves, `classifier.svg`, and its measures, `classifier.json`; of classifiers that
     steps name what `train classifier` wrote beside them, `<step>-classifier.json` and `.svg`; of the heads that scored
-    documents how good they are, `heads.json`; the measures of a model learned from annotations, `distill.json`. The
-    model is one of the experiment's, made by the run. Held: on disk, the exported model twice while it is copied.
+    documents how good they are, `heads.json`; the measures of a model learned from annotations, `distill.json`; the
+    agreement of annotators, `agreement.json`. The model is one of the experiment's, made by the run. Held: on disk, the
+    exported model twice while it is copied.
     """
     with tempfile.TemporaryDirectory(dir=report.settings.local_folder, prefix=".mlflow-") as folder:
         shown = Path(folder) / "shown"
@@ -97,6 +99,8 @@ def log_artifacts(client: mlflow.MlflowClient, run: str, report: Run) -> None:
                 files.write_json(str(shown / "heads.json"), stage.result["heads"])
             if stage.name == "distill_model":
                 files.write_json(str(shown / "distill.json"), stage.result["model"])
+        if agreements := annotators_of_run(report.recipe, report.settings):
+            files.write_json(str(shown / "agreement.json"), [asdict(one) for one in agreements])
         for step in report.recipe.steps:
             if (classifier := report.settings.placed(step).fasttext_classifier) is not None:
                 copy_description(step.step, classifier, shown)
@@ -269,6 +273,8 @@ class ModelRun:
             log_artifacts(self.client, run, report)
             # behind those of the training: MLflow shows metrics in the order in which it first got them
             sums = _funnel(self.data) | bill(report).metrics()
+            for agreement in annotators_of_run(self.recipe, self.settings):
+                sums |= agreement.metrics()
             metrics = [Metric(name, value, 0, 0) for name, value in sums.items()]
             self.client.log_batch(run, metrics=metrics)
             experiment = self.experiment.id()

@@ -5,7 +5,7 @@ model learns to grade all documents.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self
 
 import pyarrow as pa
@@ -13,11 +13,11 @@ from pydantic import Field, model_validator
 
 from gristmill.storage import layout, parquet
 from gristmill.storage.damage import RecordedFile
-from gristmill.tasks.documents.step import Clause, CorpusStep, Decision, Settings, Signal
+from gristmill.tasks.documents.step import Clause, CorpusStep, Decision, Problem, Settings, Signal
 from gristmill.tasks.language_model import prompts
 from gristmill.tasks.language_model.answers import Answer, AnswerStore, Request
 from gristmill.tasks.language_model.ask import Conversation, replay
-from gristmill.tasks.language_model.prompts import NamedPrompt, Prompt
+from gristmill.tasks.language_model.prompts import NamedPrompt, Prompt, PromptFile
 from gristmill.tasks.language_model.questions import NO_ANSWER, ModelCall, sampled_documents
 from gristmill.tasks.language_model.sample import Sampling, thresholds_of
 
@@ -29,7 +29,7 @@ OWN_COLUMNS = ("problem", "answer")  # of the step, beside the values
 class AnnotationSettings(ModelCall):
     """What decides the annotations of a text, besides the text."""
 
-    prompt: NamedPrompt = Field(description="Name of a prompt that ships, or the templates and the answer.")
+    prompt: NamedPrompt = Field(description="Name of a prompt that ships, or the templates, or a file; and the answer.")
     structured: bool = Field(True, description="Send the schema of the answer to the server, to constrain the model.")
     repairs: int = Field(2, ge=0, le=10, description="Maximum times that an invalid answer is returned to the model.")
     characters: int = Field(20_000, gt=0, description="Maximum characters of a window of a text.")
@@ -43,8 +43,13 @@ class AnnotationSettings(ModelCall):
 
     @property
     def full_prompt(self) -> Prompt:
-        """The prompt with its templates. Raises ValueError for a name that no prompt has."""
-        return prompts.load_shipped(self.prompt) if isinstance(self.prompt, str) else self.prompt
+        """The prompt with its templates. Raises as `prompts.full`."""
+        return prompts.full(self.prompt)
+
+    @property
+    def declared(self) -> Prompt | PromptFile:
+        """The prompt with its `answer`, without its file."""
+        return self.prompt if isinstance(self.prompt, PromptFile) else self.full_prompt
 
     def texts(self, text: str) -> list[str]:
         """The windows of a text: the whole of it if it is short enough, else the first and others up to the end."""
@@ -123,12 +128,12 @@ class Annotate(AnnotationSettings, Sampling, CorpusStep):
 
     @model_validator(mode="after")
     def _has_values(self) -> Self:
-        if isinstance(self.prompt, str) and not self.full_prompt.answer:
+        if isinstance(self.prompt, str) and not self.declared.answer:
             names = [name for name in prompts.shipped() if prompts.load_shipped(name).answer]
             raise ValueError(f"has the prompt {self.prompt}, which is for rewrites; use one of {', '.join(names)}")
-        if not self.full_prompt.answer:
+        if not self.declared.answer:
             raise ValueError("has a prompt without `answer`; add the values that the model is asked for")
-        if taken := [name for name in OWN_COLUMNS if name in self.full_prompt.answer]:
+        if taken := [name for name in OWN_COLUMNS if name in self.declared.answer]:
             raise ValueError(f"has a value {taken[0]} in the prompt's `answer`, which the step itself has; rename it")
         if self.by and self.of is None:
             raise ValueError("has `by` without `of`; add the number of documents to annotate")
@@ -140,11 +145,19 @@ class Annotate(AnnotationSettings, Sampling, CorpusStep):
 
     @property
     def reads(self) -> tuple[str, ...]:
-        return tuple(sorted({*self.full_prompt.columns, *self.by}))
+        return tuple(sorted({*prompts.columns_of(self.prompt), *self.by}))
+
+    @property
+    def pins_files(self) -> bool:  # type: ignore[override]  # only with a file
+        return isinstance(self.prompt, PromptFile)
+
+    def problems(self, deep: bool) -> Iterator[Problem]:
+        if isinstance(self.prompt, PromptFile):
+            yield from self.prompt.problems(("prompt",), deep)
 
     @property
     def signals(self) -> tuple[Signal, ...]:  # type: ignore[override]  # they depend on the settings
-        prompt = self.full_prompt
+        prompt = self.declared
         source = prompt.source or "the answer of the language model"
         values = [
             Signal(self.column(name), each.kind, "", source, each.description or f"The value {name} of the answer.")
@@ -168,6 +181,11 @@ class Annotate(AnnotationSettings, Sampling, CorpusStep):
         return (Clause("failed", f"{self.step}_problem is not null", "true"),) if self.failed == "drop" else ()
 
 
+def pinned(step: Annotate) -> Annotate:
+    """The step with the template that the file of its prompt has now."""
+    return step.model_copy(update={"prompt": step.full_prompt})
+
+
 # The work: one phase asks, so that all answers are in the home, and one reads them, shard by shard.
 
 
@@ -182,6 +200,10 @@ class AnnotationRecord(Settings):
     @property
     def reads(self) -> tuple[str, ...]:
         return self.settings.full_prompt.columns
+
+    @property
+    def template(self) -> Request:
+        return self.settings.template_of(self.settings.full_prompt, self.settings.structured)
 
     def conversations(self, text: str, values: Mapping[str, Any]) -> Sequence[Conversation]:
         return self.settings.conversations(text, values)

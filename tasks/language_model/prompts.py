@@ -6,7 +6,7 @@ text between marks whose names depend on the text, so a text cannot contain its 
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -19,7 +19,10 @@ import yaml
 from jinja2 import meta
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, create_model, model_validator
 
-from gristmill.tasks.documents.step import FORM, Settings
+from gristmill.storage import files
+from gristmill.storage.address import Address
+from gristmill.tasks.documents.file_problems import file_problems
+from gristmill.tasks.documents.step import FORM, Problem, Settings
 
 DOCUMENT = "document"  # the text between marks, in templates
 TEXT = "text"
@@ -92,8 +95,7 @@ class Prompt(Settings):
                 raise ValueError(f"`{key}` is not a Jinja template: line {error.lineno}: {error.message}") from error
         if not {DOCUMENT, TEXT} & {*_names(self.user), *_names(self.system)}:
             raise ValueError("`user` does not contain the document; add {{ document }}")
-        if wrong := [name for name in self.answer if re.fullmatch(_NAME, name) is None]:
-            raise ValueError(f"`answer` has {wrong[0]!r}; use lowercase letters, digits and underscores")
+        _check_names(self.answer)
         return self
 
     @cached_property
@@ -138,14 +140,74 @@ class Prompt(Settings):
         return {name: pa.type_for_alias(each.kind) for name, each in self.answer.items()}
 
 
+class PromptFile(Settings):
+    """A prompt whose template of the user message is in a file."""
+
+    file: Address = Field(description="Address of a file with the Jinja template of the user message.")
+    system: str = Field("", description="Jinja template of the system message. Empty: no system message.")
+    answer: dict[str, Property] = Field({}, description="Values of the answer, by name. Empty: plain text.")
+    source: str = Field("", description="Paper or code that the prompt comes from.")
+
+    @model_validator(mode="after")
+    def _named(self) -> Self:
+        _check_names(self.answer)
+        return self
+
+    def load(self) -> Prompt:
+        """The prompt with the template that the file has now. Raises OSError, and ValueError for a file that has
+        none."""
+        try:
+            user = files.read_bytes(self.file).decode()
+        except UnicodeDecodeError as error:
+            raise ValueError(f"the prompt {self.file} is not UTF-8; save it as UTF-8") from error
+        try:
+            return Prompt(user=user, system=self.system, answer=self.answer, source=self.source)
+        except ValidationError as error:
+            reason = error.errors()[0]["ctx"]["error"]
+            raise ValueError(f"the prompt {self.file} is not valid: {reason}") from error
+
+    def problems(self, key: tuple[str | int, ...], deep: bool) -> Iterator[Problem]:
+        """The error of a file without a template. `key`: of the prompt in its settings."""
+        yield from file_problems(self.file, (*key, "file"), deep, self.load)
+
+
+def _check_names(answer: Mapping[str, Property]) -> None:
+    if wrong := [name for name in answer if re.fullmatch(_NAME, name) is None]:
+        raise ValueError(f"`answer` has {wrong[0]!r}; use lowercase letters, digits and underscores")
+
+
 def _form(prompt: Any) -> str:
-    return FORM + ("name" if isinstance(prompt, str) else "templates")
+    if isinstance(prompt, str):
+        return f"{FORM}name"
+    is_file = isinstance(prompt, PromptFile) or (isinstance(prompt, Mapping) and "file" in prompt)
+    return f"{FORM}file" if is_file else f"{FORM}templates"
 
 
 # By its form: else a wrong template would also be reported as not being a name.
 NamedPrompt = Annotated[
-    Annotated[Prompt, Tag(f"{FORM}templates")] | Annotated[str, Tag(f"{FORM}name")], Discriminator(_form)
+    Annotated[Prompt, Tag(f"{FORM}templates")]
+    | Annotated[PromptFile, Tag(f"{FORM}file")]
+    | Annotated[str, Tag(f"{FORM}name")],
+    Discriminator(_form),
 ]
+
+
+def full(prompt: Prompt | PromptFile | str) -> Prompt:
+    """A prompt with its templates. Raises ValueError for a name that no prompt has, and as `PromptFile.load`."""
+    if isinstance(prompt, PromptFile):
+        return prompt.load()
+    return load_shipped(prompt) if isinstance(prompt, str) else prompt
+
+
+def columns_of(prompt: Prompt | PromptFile | str) -> tuple[str, ...]:
+    """The columns of the document that a prompt reads. Of a file that cannot be read those of `system`: a finished run
+    is read without it, and before a run `problems` has the error."""
+    try:
+        return full(prompt).columns
+    except (OSError, ValueError):
+        if not isinstance(prompt, PromptFile):
+            raise
+        return tuple(sorted({*_names(prompt.system)} - {DOCUMENT, TEXT}))
 
 
 def marked(text: str) -> str:

@@ -35,6 +35,11 @@ class ModelCall(Settings):
             raise ValueError(f"has {taken[0]}, which the step sets; remove it")
         return options
 
+    def template_of(self, prompt: Prompt, structured: bool, values: Mapping[str, str] | None = None) -> Request:
+        """The request with the templates of a prompt and the `values` that fill them in for all documents."""
+        templates = [{"role": "system", "content": prompt.system}, {"role": "user", "content": prompt.user}]
+        return self.request([*templates, *([dict(sorted(values.items()))] if values else [])], prompt, structured)
+
     def request(self, messages: Sequence[Mapping[str, str]], prompt: Prompt, structured: bool) -> Request:
         """The request with these messages. `structured`: whether the server is given the schema of the answer."""
         parameters = {"temperature": self.temperature, "max_tokens": self.max_tokens, **self.options}
@@ -55,7 +60,7 @@ class DocumentShards:
 
 class Questions(Protocol):
     """What a stage asks about a corpus. `step`: its name in the log; `by`, `seed`: of its sample; `reads`: the columns
-    of documents that `conversations` is given."""
+    of documents that `conversations` is given; `template`: a request that differs where no request can be equal."""
 
     @property
     def step(self) -> str: ...
@@ -65,6 +70,8 @@ class Questions(Protocol):
     def seed(self) -> int: ...
     @property
     def reads(self) -> tuple[str, ...]: ...
+    @property
+    def template(self) -> Request: ...
     def conversations(self, text: str, values: Mapping[str, Any]) -> Sequence[Conversation]: ...
 
 

@@ -59,6 +59,18 @@ def asked_folder(folder: str) -> str:
     return files.join(folder, "asked")
 
 
+def _asked_part(folder: str, shard: int) -> str:
+    return files.join(asked_folder(folder), f"asked-{shard:05d}.parquet")
+
+
+def answer_about(home: str, folder: str, shard: int, document: str) -> Answer | None:
+    """What the model answered about a document of a shard, also if that is no rewrite. None if the home does not have
+    it any more. `folder`: of the stage."""
+    asked = parquet.read_table(_asked_part(folder, shard))
+    digests = asked.filter(pc.equal(asked["id"], document))[ANSWER].to_pylist()
+    return AnswerStore(home).find(digests[0]) if digests else None
+
+
 def rewrite_shard(
     folder: str,
     shard: int,
@@ -104,7 +116,7 @@ def rewrite_shard(
         "id": pa.array(list(asked_about), pa.string()),
         ANSWER: pa.array(list(asked_about.values()), pa.string()),
     }
-    parquet.write_table(files.join(asked_folder(folder), f"asked-{shard:05d}.parquet"), pa.table(digests))
+    parquet.write_table(_asked_part(folder, shard), pa.table(digests))
     dropped = ledger.from_rows(drops)
     ledger.write_ledger(folder, shard, dropped)
     characters = pc.sum(found["characters"]).as_py() or 0

@@ -11,10 +11,10 @@ from pydantic import Field, model_validator
 
 from gristmill.storage import files
 from gristmill.storage.address import Address
-from gristmill.tasks.documents.step import Settings
+from gristmill.tasks.documents.step import Problem, Settings
 from gristmill.tasks.language_model import prompts
 from gristmill.tasks.language_model.answers import Answer, Request
-from gristmill.tasks.language_model.prompts import NamedPrompt, Prompt
+from gristmill.tasks.language_model.prompts import NamedPrompt, Prompt, PromptFile
 from gristmill.tasks.language_model.questions import NO_ANSWER, ModelCall
 from gristmill.tasks.language_model.sample import Sampling
 from gristmill.tasks.models.language import Identification
@@ -48,7 +48,7 @@ REFUSALS = (
 class RewriteSettings(ModelCall):
     """What decides the rewrite of a text, besides the text."""
 
-    prompt: NamedPrompt = Field(description="Name of a prompt that ships, or the templates. It has no `answer`.")
+    prompt: NamedPrompt = Field(description="Name of a prompt that ships, or the templates, or a file. No `answer`.")
     values: dict[str, str] = Field(
         {}, description="Values of names in the templates that are no columns, as `{target_language: German}`."
     )
@@ -57,20 +57,20 @@ class RewriteSettings(ModelCall):
 
     @property
     def full_prompt(self) -> Prompt:
-        """The prompt with its templates. Raises ValueError for a name that no prompt has."""
-        return prompts.load_shipped(self.prompt) if isinstance(self.prompt, str) else self.prompt
+        """The prompt with its templates. Raises as `prompts.full`."""
+        return prompts.full(self.prompt)
 
     @property
     def name(self) -> str:
         """The name of the prompt; of one in the recipe `own-` and a digest of it."""
         if isinstance(self.prompt, str):
             return self.prompt
-        return f"own-{files.digest(self.prompt.model_dump_json().encode())[:16]}"
+        return f"own-{files.digest(self.full_prompt.model_dump_json().encode())[:16]}"
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns of the document that the templates read, besides its text."""
-        return tuple(name for name in self.full_prompt.columns if name not in self.values)
+        return tuple(name for name in prompts.columns_of(self.prompt) if name not in self.values)
 
 
 class Checks(Settings):
@@ -101,16 +101,28 @@ class Rewrite(RewriteSettings, Checks, Sampling):
 
     @model_validator(mode="after")
     def _plain(self) -> Self:
-        prompt = self.full_prompt
-        if prompt.answer:
+        if (self.prompt if isinstance(self.prompt, PromptFile) else self.full_prompt).answer:
             raise ValueError("has a prompt with `answer`; remove it, since the whole answer is the text")
-        if unused := sorted(set(self.values) - set(prompt.columns)):
-            raise ValueError(f"has the value {unused[0]}, which the prompt does not read; remove it")
+        if not isinstance(self.prompt, PromptFile) and (unused := self._unused()):
+            raise ValueError(unused)
         if self.by and self.of is None:
             raise ValueError("has `by` without `of`; add the number of documents to rewrite")
         if self.min_ratio > self.max_ratio:
             raise ValueError(f"has min_ratio {self.min_ratio:g} above max_ratio {self.max_ratio:g}")
         return self
+
+    def _unused(self) -> str:
+        names = sorted(set(self.values) - set(self.full_prompt.columns))
+        return f"has the value {names[0]}, which the prompt does not read; remove it" if names else ""
+
+    def problems(self, key: tuple[str | int, ...], deep: bool) -> Iterator[Problem]:
+        """What is wrong with the file of its prompt. `key`: of these settings."""
+        if not isinstance(self.prompt, PromptFile):
+            return
+        found = [*self.prompt.problems((*key, "prompt"), deep)]
+        yield from found
+        if not found and (deep or files.is_local(self.prompt.file)) and (unused := self._unused()):
+            yield (*key, "values"), unused
 
 
 class SingleRequest:
@@ -154,6 +166,10 @@ class RewriteRecord(Settings):
     @property
     def reads(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys((*self.settings.columns, *(["language"] if self.of_source else []))))
+
+    @property
+    def template(self) -> Request:
+        return self.settings.template_of(self.settings.full_prompt, False, self.settings.values)
 
     def conversations(self, text: str, values: Mapping[str, Any]) -> Sequence[SingleRequest]:
         """What the model is asked about a text: one request."""

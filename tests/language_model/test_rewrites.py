@@ -25,6 +25,7 @@ from gristmill.flows.recipe.check import check
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports.dependents.graph import graph_of
+from gristmill.flows.reports.dropped import dropped
 from gristmill.flows.reports.token_lineage import trace_token
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.evaluation.documents import evaluation_documents, read, unfiltered_documents
@@ -135,6 +136,7 @@ def test_an_answer_that_is_no_rewrite_drops_its_document_with_the_reason(tmp_pat
     with serving(mode="rewrite", latency=0, plan=Plan(always=always)) as server, asking(server, monkeypatch):
         corpus = curated(tmp_path / "home", recipe)
         faults = {line["hash"]: line["fault"] for line in server.billed()}
+        answers = {line["content"] for line in server.billed() if line["content"]}
     rules = ledger_of(tmp_path / "home")
     expected = {"empty_content": "too_short", None: "kept"}
     counts: dict[str, int] = {}
@@ -145,6 +147,46 @@ def test_an_answer_that_is_no_rewrite_drops_its_document_with_the_reason(tmp_pat
     assert len(documents_of(corpus, "qa")) == kept > 0
     assert sorted(rules.values()) == sorted(rule for rule, count in counts.items() for _ in range(count))
     assert {*rules.values()} == {"refusal", "content_filter", "length", "too_short"}
+    originals = {row["id"]: row["text"] for row in documents_of(corpus, "web")}
+    shown = [*dropped(str(tmp_path / "home"), "rewrites", "rewrite", 40)]
+    assert {one.row["id"]: one.row["rule"] for one in shown} == rules
+    assert {one.answer for one in shown if one.row["rule"] == "length"} <= {answer.strip() for answer in answers}
+    for one in shown:
+        assert one.text == originals[one.row["id"]]
+        assert bool(one.answer) == (one.row["rule"] != "too_short"), one
+        printed = render.dropped(one, 200).plain
+        assert ("-- the language model wrote:\n" + one.answer[:200] in printed) == bool(one.answer)
+    victim = next(one for one in shown if one.answer)  # as after a takedown
+    [path] = (tmp_path / "home" / "answers").rglob(f"{digest_of(tmp_path / 'home', victim.row['id'])}.json")
+    path.unlink()
+    [again] = [one for one in dropped(str(tmp_path / "home"), "rewrites", "", 40) if one.row["id"] == victim.row["id"]]
+    assert again.answer == "" and again.text == victim.text
+
+
+def digest_of(home: Path, document: str) -> str:
+    """The request about a document, by the table of the stage."""
+    tables = [pq.read_table(path).to_pylist() for path in home.glob("stages/rewrites-*/asked/*.parquet")]
+    [digest] = [row["answer"] for table in tables for row in table if row["id"] == document]
+    return digest
+
+
+def test_two_sources_rewrite_one_recipe_with_different_prompts(tmp_path, monkeypatch):
+    recipe, home = write(tmp_path, count=8), tmp_path / "home"
+    whole = json.loads(recipe.read_text())
+    both = whole["sources"]
+    strict = {"user": "Shorten it.\n<text>{{ text }}</text>"}
+    both.append({"name": "short", "rewrite": {**both[1]["rewrite"], "prompt": strict, "of": 5}})
+    recipe.write_text(json.dumps(whole))
+    with serving(mode="rewrite", latency=0) as server, asking(server, monkeypatch):
+        corpus = curated(home, recipe)
+        assert server.bill()["requests"] == server.bill()["distinct"] == 8 + 5
+    first, second = documents_of(corpus, "qa"), documents_of(corpus, "short")
+    assert len(first) == 8 and len(second) == 5
+    assert {row["derived_from"] for row in second} < {row["derived_from"] for row in first}
+    assert len({row["id"] for row in (*first, *second)}) == 13
+    prompts = {row["rewrite_prompt"] for row in first}, {row["rewrite_prompt"] for row in second}
+    assert len(prompts[0] | prompts[1]) == 2
+    assert len(Home(str(home)).stages("rewrites")) == 2
 
 
 @pytest.mark.extended

@@ -1,7 +1,8 @@
 """Remarks on texts that are sent to a language model: by which step or source, to which server, at what cost."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, load
@@ -14,60 +15,98 @@ from gristmill.tasks.reading.sources import Rewrites
 _CHARACTERS_A_TOKEN = 3  # about 4 in English, and 1 to 2 in Chinese
 
 
+@dataclass(frozen=True)
+class _Asking:
+    """A step or a source that asks a model. `documents`: which, in words; `of`: how many, None for all; `unmasked`:
+    where a step `pii` is missing, "" with one; `before`: all that decides which texts are sent, besides files."""
+
+    where: str
+    documents: str
+    of: int | None
+    settings: Annotate | RewriteSettings
+    windows: int
+    unmasked: str
+    before: tuple[str, ...]
+
+
 def sent_texts(recipe: Recipe, settings: MachineSettings) -> Iterator[str]:
     """Which texts are sent to which server, what that costs at most, and whether they are masked before."""
-    for index, step in enumerate(recipe.steps):
+    server = settings.lm
+    for each in _asking(recipe, settings):
+        if not _has_prompt(each):
+            continue
+        yield _sentence(each, server)
+        if each.unmasked and server.base_url and not server.is_loopback:
+            yield (
+                f"{each.where}: personal data is sent to {server.host}; put the step `pii` {each.unmasked} to mask "
+                "texts"
+            )
+
+
+def plan_lines(recipes: Mapping[str, Recipe], settings: MachineSettings) -> Iterator[str]:
+    """What recipes that are compared send and cost, before they run: of recipes that send the same texts, once."""
+    sent = set()
+    for name, recipe in recipes.items():
+        for each in _asking(recipe, settings):
+            if each.before not in sent and _has_prompt(each):
+                sent.add(each.before)
+                yield f"{name}: {_sentence(each, settings.lm)}"
+    if sent:
+        yield "answers of the language model that are already in the home are reused"
+
+
+def _asking(recipe: Recipe, settings: MachineSettings, path: tuple[str, ...] = ()) -> Iterator[_Asking]:
+    """Of a recipe and of those that it rewrites. `path`: their files, up to this one."""
+    sources = tuple(source.model_dump_json() for source in recipe.sources)
+    for index, step in enumerate(map(settings.placed, recipe.steps)):
         if isinstance(step, Annotate):
             masked = any(isinstance(earlier, Pii) for earlier in recipe.steps[:index])
             documents = "all documents" if step.of is None else f"{step.of:,} documents"
-            yield from _sentences(f"steps.{step.step}", documents, step.of, step, step.windows, settings.lm)
-            yield from _of_masks(f"steps.{step.step}", masked, "before it", settings.lm)
+            before = (*sources, *(each.model_dump_json() for each in recipe.steps[: index + 1]))
+            unmasked = "" if masked else "before it"
+            yield _Asking(f"steps.{step.step}", documents, step.of, step, step.windows, unmasked, before)
     for source in map(settings.placed, recipe.sources):
         if isinstance(source, Rewrites):
-            yield from _of_source(source, settings)
+            rewrite = source.rewrite
+            if rewrite.recipe in path:
+                continue  # recipes that rewrite each other are a finding
+            try:
+                other = load(rewrite.recipe)
+            except (OSError, ValueError):
+                continue  # a finding, too
+            for each in _asking(other, settings, (*path, rewrite.recipe)):
+                yield replace(each, where=f"{other.name}: {each.where}")
+            documents = f"{'all' if rewrite.of is None else f'{rewrite.of:,}'} documents of {other.name}"
+            unmasked = "" if any(isinstance(step, Pii) for step in other.steps) else f"in {other.name}"
+            before = (rewrite.model_dump_json(),)
+            yield _Asking(f"sources.{source.name}", documents, rewrite.of, rewrite, 1, unmasked, before)
 
 
-def _of_source(source: Rewrites, settings: MachineSettings) -> Iterator[str]:
-    rewrite, where = source.rewrite, f"sources.{source.name}"
+def _has_prompt(asking: _Asking) -> bool:
+    """Whether the prompt can be read; what is wrong with its file is a finding."""
     try:
-        other = load(rewrite.recipe)
+        return bool(asking.settings.full_prompt.user)
     except (OSError, ValueError):
-        return  # a finding
-    count = "all" if rewrite.of is None else f"{rewrite.of:,}"
-    yield from _sentences(where, f"{count} documents of {other.name}", rewrite.of, rewrite, 1, settings.lm)
-    yield from _of_masks(where, any(isinstance(step, Pii) for step in other.steps), f"in {other.name}", settings.lm)
+        return False
 
 
-def _sentences(
-    where: str,
-    documents: str,
-    of: int | None,
-    asking: Annotate | RewriteSettings,
-    windows: int,
-    server: LanguageModelServer,
-) -> Iterator[str]:
+def _sentence(asking: _Asking, server: LanguageModelServer) -> str:
     if not server.base_url:
-        yield f"{where}: no language model server is configured; set GRISTMILL_LM__BASE_URL before the run"
-        return
-    templates = asking.full_prompt
+        return f"{asking.where}: no language model server is configured; set GRISTMILL_LM__BASE_URL before the run"
+    templates = asking.settings.full_prompt
     try:
         prompt = sum(len(message["content"]) for message in templates.messages("", defaultdict(str)))
     except ValueError:  # a template may need values
         prompt = len(templates.system + templates.user)
-    tokens_in = windows * (asking.characters + prompt) // _CHARACTERS_A_TOKEN
-    tokens_out = windows * asking.max_tokens
+    tokens_in = asking.windows * (asking.settings.characters + prompt) // _CHARACTERS_A_TOKEN
+    tokens_out = asking.windows * asking.settings.max_tokens
     price = server.price(1000 * tokens_in, 1000 * tokens_out)
     cost = f", at most {price:.2f} per 1,000 documents" if price else ""
-    if price and of is not None:
-        cost += f" and {price * of / 1000:.2f} in all"
-    repairs = ", without repairs" if isinstance(asking, Annotate) else ""
-    yield (
-        f"{where}: sends {documents} to {server.host}; if a token has {_CHARACTERS_A_TOKEN} characters, as in English, "
-        f"each is at most {tokens_in:,} prompt and {tokens_out:,} completion tokens{cost}{repairs}; Chinese or Thai "
-        f"has up to {_CHARACTERS_A_TOKEN} times as many prompt tokens"
+    if price and asking.of is not None:
+        cost += f" and {price * asking.of / 1000:.2f} in all"
+    repairs = ", without repairs" if isinstance(asking.settings, Annotate) else ""
+    return (
+        f"{asking.where}: sends {asking.documents} to {server.host}; if a token has {_CHARACTERS_A_TOKEN} characters, "
+        f"as in English, each is at most {tokens_in:,} prompt and {tokens_out:,} completion tokens{cost}{repairs}; "
+        f"Chinese or Thai has up to {_CHARACTERS_A_TOKEN} times as many prompt tokens"
     )
-
-
-def _of_masks(where: str, masked: bool, place: str, server: LanguageModelServer) -> Iterator[str]:
-    if server.base_url and not server.is_loopback and not masked:
-        yield f"{where}: personal data is sent to {server.host}; put the step `pii` {place} to mask texts"

@@ -24,6 +24,7 @@ from gristmill.flows.reports.pages.charts import bar
 from gristmill.flows.reports.pages.classifier_plots import cross_fitted, curves, trained_classifier
 from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.reports.run import Run
+from gristmill.flows.reports.run.agreement import annotators_of_run
 from gristmill.flows.reports.run.bill import RunBill, bill
 from gristmill.flows.reports.run.source_losses import SourceLoss
 from gristmill.flows.reports.run_page import plots
@@ -98,6 +99,7 @@ def page(report: Run) -> str:
         kept=_kept(report),
         classifier=model.result["model"] if model else None,
         curves=curves(*cross_fitted(model)) if model else (),
+        agreements=annotators_of_run(report.recipe, report.settings),
         distilled=_distilled(report),
         duplicates=_duplicates(report),
         losses=plots.losses(report) if report.trained else None,

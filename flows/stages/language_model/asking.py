@@ -11,12 +11,15 @@ from gristmill.storage import checked_json, files
 from gristmill.storage.damage import RecordedFile
 from gristmill.tasks.documents.by_shard import Parts, PartsOfSeveral
 from gristmill.tasks.engine import options
+from gristmill.tasks.engine.lease import lease
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
+from gristmill.tasks.language_model.answers import FOLDER as ANSWERS
 from gristmill.tasks.language_model.questions import DocumentShards, Questions, ask_client
 from gristmill.tasks.language_model.sample import Sampling, candidates_shard, check_strata, find_thresholds, quotas
 
+ASKING = "asking"  # in the folder of answers: leases of stages that ask, by model and prompt
 BILL = "bill.json"  # in a stage's folder: what its answers cost on the server that gave them
 
 
@@ -64,24 +67,31 @@ def measured_by(places: AskingPlaces, questions: Questions) -> PartsOfSeveral:
 
 
 def ask(phases: PhaseRunner, questions: Questions, places: AskingPlaces) -> list[dict[str, Any]]:
-    """Ask about the documents, so that all answers are in the home. Returns the counts of each client."""
+    """Ask about the documents, so that all answers are in the home. Returns the counts of each client. Waits for
+    another stage that asks with the same model and prompt, so that neither asks what the other one pays for."""
     corpus, clients = places.corpus, options.current().lm.clients
-    # jobs of other numbers of clients ask about other documents, so they are other phases
-    asked = phases.map(
-        f"ask-{clients}",
-        ask_client,
-        dict.fromkeys(range(clients), {}),
-        temporary=True,
-        common={
-            "home": places.home,
-            "questions": questions,
-            "sample": places.sample,
-            "clients": clients,
-            "shards": corpus.applied,
-            "places": DocumentShards(corpus.documents, corpus.kept, measured_by(places, questions)),
-        },
-    )
-    return list(asked.values())
+    folder = files.join(places.home, ANSWERS, ASKING, questions.template.digest[:16])
+
+    def waits(line: str) -> None:
+        phases.message(f"{questions.step}: another run asks with the same model and prompt; {line}")
+
+    with lease(folder, waits, phases.check):
+        # jobs of other numbers of clients ask about other documents, so they are other phases
+        asked = phases.map(
+            f"ask-{clients}",
+            ask_client,
+            dict.fromkeys(range(clients), {}),
+            temporary=True,
+            common={
+                "home": places.home,
+                "questions": questions,
+                "sample": places.sample,
+                "clients": clients,
+                "shards": corpus.applied,
+                "places": DocumentShards(corpus.documents, corpus.kept, measured_by(places, questions)),
+            },
+        )
+        return list(asked.values())
 
 
 def write_bill(phases: PhaseRunner, step: str, bill: dict[str, Any], asked: Iterable[dict[str, Any]]) -> None:

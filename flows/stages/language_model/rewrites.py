@@ -18,6 +18,7 @@ from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
 from gristmill.tasks.language_model.ask import total
+from gristmill.tasks.language_model.prompts import Prompt, PromptFile
 from gristmill.tasks.language_model.rewrite import rewrite_shard
 from gristmill.tasks.language_model.rewriting import OF_SOURCE, Checks, Rewrite, RewriteRecord, RewriteSettings
 from gristmill.tasks.language_model.sample import SAMPLE, Sampling
@@ -34,6 +35,10 @@ def rewrites(context: RunContext, source: Rewrites) -> StageResult:
     recipe = recipe_of(context, source)
     corpus = _curated(context, recipe)
     settings = source.rewrite
+    if isinstance(settings.prompt, PromptFile):
+        named = {"prompt": settings.prompt.model_dump(mode="json")}
+        prompt = context.outside(named, lambda: settings.full_prompt.model_dump(mode="json"))
+        settings = settings.model_copy(update={"prompt": Prompt.model_validate(prompt)})
     sample = _sample(context, corpus, settings)
     language = _language(context, recipe, settings)
     record = RewriteRecord(

@@ -59,7 +59,7 @@ class Rewrites(SourceSettings):
         return read, together(read, [count for _, count in there], _SHARD_BYTES)
 
     def inspect(self, deep: bool) -> Inspection:
-        return Inspection(self, None, None, False, True)
+        return Inspection(self, None, None, False, True, tuple(self.rewrite.problems(("rewrite",), deep)))
 
     @classmethod
     def named_records(cls, shard: Shard, options: ReadOptions, reading: Reading) -> Iterator[tuple[str, Record]]:

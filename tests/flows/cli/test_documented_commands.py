@@ -111,7 +111,11 @@ def is_expression(text: str) -> bool:
 
 BOOKS = [*books("")]
 # Rules of steps that decide about all documents together, and of takedown lists, which no book has.
-OTHER_RULES = {"minhash": {"near_duplicate", "takedown"}, "takedowns": {"takedown"}}
+OTHER_RULES = {
+    "minhash": {"near_duplicate", "takedown"},
+    "takedowns": {"takedown"},
+    "rewrite": {"refusal", "length", "too_short", "too_long", "refusal_phrase", "copies_prompt", "language"},
+}
 # What the values of a parameter of a command are checked with.
 CHECKS = {
     ("decide ablate", "settings"): is_setting,
