@@ -23,6 +23,7 @@ from gristmill.flows.recipe import own_steps
 from gristmill.flows.recipe.errors import KeyPath
 from gristmill.tasks.decontamination.step import Decontamination
 from gristmill.tasks.dedup.exact import ContentDedup, UrlDedup
+from gristmill.tasks.dedup.host_lines import HostLines
 from gristmill.tasks.dedup.near.settings import MinHash
 from gristmill.tasks.dedup.passages import LineDedup, ParagraphDedup, SentenceDedup
 from gristmill.tasks.dedup.semantic import Diversify, SemanticDedup
@@ -108,6 +109,7 @@ TABLE = (
     TableRow(LineDedup, "gristmill.flows.stages.dedup.exact_duplicates:passage_dedup"),
     TableRow(ParagraphDedup, "gristmill.flows.stages.dedup.exact_duplicates:passage_dedup"),
     TableRow(SentenceDedup, "gristmill.flows.stages.dedup.exact_duplicates:passage_dedup"),
+    TableRow(HostLines, "gristmill.flows.stages.dedup.host_lines:host_lines"),
     TableRow(SubstringDedup, "gristmill.flows.stages.dedup.exact_duplicates:substring_dedup"),
     TableRow(MinHash, "gristmill.flows.stages.dedup.near_duplicates:minhash"),
     TableRow(Decontamination, "gristmill.flows.stages.removal:decontamination"),

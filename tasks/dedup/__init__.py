@@ -2,6 +2,7 @@
 
 exact          equal contents, equal URLs
 passages       lines, paragraphs, spans of sentences
+host_lines     lines of many pages of one host
 substrings     spans of any length; substring_cuts: what becomes of their documents
 exchange       sorted files between shards and partitions; shared by all of the above
 near           near-duplicates: settings, phases and reports

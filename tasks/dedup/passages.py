@@ -25,8 +25,8 @@ PASSAGE_BYTES = 100
 PASSAGE_CHARACTERS = 64
 
 
-class _Passages(CorpusStep):
-    """What the steps that cut repeated passages have in common."""
+class Passages(CorpusStep):
+    """What the steps that cut repeated passages have in common. They cut lines, unless they say otherwise."""
 
     rule: ClassVar[str]
 
@@ -55,7 +55,7 @@ class _Passages(CorpusStep):
         yield partition_bytes(passages * PASSAGE_BYTES, self.partitions), "passages of a partition"
 
 
-class LineDedup(_Passages):
+class LineDedup(Passages):
     """Cut all but the first occurrence of lines that occur more than once in the whole corpus.
 
     After CCNet (Wenzek et al. 2020, arXiv 1911.00359, section 3.2; cc_net/dedup.py, text_normalizer.py), whose
@@ -76,7 +76,7 @@ class LineDedup(_Passages):
     step: Literal["line_dedup"] = "line_dedup"
 
 
-class ParagraphDedup(_Passages):
+class ParagraphDedup(Passages):
     """Cut all but the first occurrence of paragraphs that occur more than once in the whole corpus.
 
     A paragraph is a run of lines that are not blank, however it is broken into lines; else as `line_dedup`, whose
@@ -87,7 +87,7 @@ class ParagraphDedup(_Passages):
     step: Literal["paragraph_dedup"] = "paragraph_dedup"
 
 
-class SentenceDedup(_Passages):
+class SentenceDedup(Passages):
     """Cut all but the first occurrence of spans of sentences that occur more than once in the whole corpus.
 
     C4 (Raffel et al. 2020, arXiv 1910.10683, section 2.2): "we discarded all but one of any three-sentence span
@@ -123,9 +123,6 @@ class SentenceDedup(_Passages):
     )
 
 
-Step = LineDedup | ParagraphDedup | SentenceDedup
-
-
 # Passages that occur more than once in the corpus, as phases. The first occurrence
 # stays.
 #
@@ -157,12 +154,12 @@ def partitions(characters: int) -> int:
 
 
 def hash_shard(
-    folder: str, number: int, shard: int, documents: str, kept: str, step: Step, ranges: KeyRanges | None
+    folder: str, number: int, shard: int, documents: str, kept: str, step: Passages, ranges: KeyRanges | None
 ) -> dict:
     """Write the keys of a shard's passages as the sorted file `number`. Holds its texts and 80 bytes a passage.
     `ranges`: see `exchange.write`."""
     table = select(documents, kept, ["text"])
-    rank = _ranks(table["id"])
+    rank = ranks(table["id"])
     hashes, places = [np.empty(0, np.uint64)], [np.empty(0, np.int64)]
     row = 0
     for part in slices(table):
@@ -206,7 +203,7 @@ def find_partition(
     return {"passages": len(passages), "repeated": len(later)}
 
 
-def cut_shard(folder: str, shard: int, documents: str, kept: str, step: Step, cuts: CollectedShards) -> dict:
+def cut_shard(folder: str, shard: int, documents: str, kept: str, step: Passages, cuts: CollectedShards) -> dict:
     """Write a shard's documents without the passages that are repeated, and the ledgers of cuts and drops. `cuts`:
     these passages, by shards.
 
@@ -220,7 +217,7 @@ def cut_shard(folder: str, shard: int, documents: str, kept: str, step: Step, cu
 
 
 def _without(
-    documents: pa.Table, document: np.ndarray, number: np.ndarray, step: Step
+    documents: pa.Table, document: np.ndarray, number: np.ndarray, step: Passages
 ) -> tuple[pa.ChunkedArray, pa.Table, pa.Table]:
     """Documents without some passages of each: the texts; the rows of EDITS; the ledger of what is too short now.
 
@@ -242,27 +239,27 @@ def _without(
     return pa.chunked_array(texts), pa.concat_tables(cuts), pa.concat_tables(drops)
 
 
-def _bounds(text: kernels.scan.Scan, step: Step) -> np.ndarray:
+def _bounds(text: kernels.scan.Scan, step: Passages) -> np.ndarray:
     """Where the passages of each document begin in the columns of passages. A span of sentences has the number of its
     first sentence."""
     match step:
-        case LineDedup():
-            return text.lines
         case ParagraphDedup():
             return text.paragraphs
         case SentenceDedup():
             return text.sentences
+        case _:
+            return text.lines
 
 
-def _passages(text: kernels.scan.Scan, step: Step) -> tuple[np.ndarray, np.ndarray]:
+def _passages(text: kernels.scan.Scan, step: Passages) -> tuple[np.ndarray, np.ndarray]:
     """(key, counts) of all passages: uint64, and whether it is one that may not repeat."""
     match step:
-        case LineDedup():
-            keys, size = kernels.folding.folded(text.data, *text.spans("lines"))
         case ParagraphDedup():
             keys, size = kernels.folding.folded(text.data, *text.spans("paragraphs"))
         case SentenceDedup():
             keys, size = _span_keys(text, step.sentences)
+        case _:
+            keys, size = kernels.folding.folded(text.data, *text.spans("lines"))
     return keys, size >= step.min_characters
 
 
@@ -278,18 +275,18 @@ def _span_keys(text: kernels.scan.Scan, n: int) -> tuple[np.ndarray, np.ndarray]
     return keys, np.where(np.arange(len(hashes)) + n <= ends, size, 0)
 
 
-def _edits(text: kernels.scan.Scan, repeated: np.ndarray, step: Step) -> Edits:
+def _edits(text: kernels.scan.Scan, repeated: np.ndarray, step: Passages) -> Edits:
     """What to cut so that the passages `repeated` are gone."""
     none = np.empty(0, np.int64)
     line, start, stop = none, none, none
     match step:
-        case LineDedup():
-            gone = repeated
         case ParagraphDedup():
             gone = _covered(text.paragraph_start[repeated], text.paragraph_stop[repeated], len(text.line_start))
         case SentenceDedup():
             first = np.flatnonzero(repeated)
             gone, line, start, stop = _sentences(text, _covered(first, first + step.sentences, len(repeated)))
+        case _:
+            gone = repeated
     gone = gone | _blank_lines(text, gone)
     return line_removals(text, np.where(gone, 0, -1), line, start, stop, 0, (step.rule,))
 
@@ -337,7 +334,7 @@ def _blank_lines(text: kernels.scan.Scan, gone: np.ndarray) -> np.ndarray:
     return (text.line_words[1:] == text.line_words[:-1]) & (follows_gone | trailing)
 
 
-def _too_short(ids: pa.Array, text: kernels.scan.Scan, edits: Edits, step: Step) -> pa.Table:
+def _too_short(ids: pa.Array, text: kernels.scan.Scan, edits: Edits, step: Passages) -> pa.Table:
     """The ledger's rows of the documents that are left with too few words, or sentences."""
     real = (text.word_bits & kernels.scan.REAL) != 0
     least = {"min_words": (step.min_words, _remaining_counts(text, text.words, text.word_start, real, edits))}
@@ -371,7 +368,7 @@ def _remaining_counts(
     return text.sum(bounds, counts) - cut.astype(np.int64)
 
 
-def _ranks(ids: pa.ChunkedArray) -> np.ndarray:
+def ranks(ids: pa.ChunkedArray) -> np.ndarray:
     """The first 64 bits of ids, which are hexadecimal digits: uint64."""
     return np.array([int(key[:16], 16) for key in ids.to_pylist()], np.uint64)
 

@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 
 from gristmill.flows.stages.corpus import CorpusPlaces
-from gristmill.flows.stages.dedup import exact_duplicates, near_duplicates
+from gristmill.flows.stages.dedup import exact_duplicates, host_lines, near_duplicates
 from gristmill.flows.stages.dedup.earlier_crawls import EarlierCrawl
 from gristmill.flows.stages.dedup.near_duplicates import Deciding, Matching, NearDuplicatesPlaces, Signing
 from gristmill.storage import parquet
 from gristmill.tasks.dedup import exchange
 from gristmill.tasks.dedup.exact import ContentDedup, UrlDedup
 from gristmill.tasks.dedup.exchange import CollectedShards, KeyRanges
+from gristmill.tasks.dedup.host_lines import HostLines
 from gristmill.tasks.dedup.near.documents import OwnShard
 from gristmill.tasks.dedup.near.settings import Banding, MinHash, Shingling, Verifying
 from gristmill.tasks.dedup.order import KeepOrder
@@ -38,7 +39,9 @@ COUNTS = {
     "hash": {"documents": DOCUMENTS, "compared": DOCUMENTS, "passages": DOCUMENTS * 40},
     "count": {"characters": DOCUMENTS * 4_000},
     "key": {"windows": DOCUMENTS * 700, "runs": DOCUMENTS * 50},
-    "find": {"repeated": DOCUMENTS, "runs": 10**6, "bytes": 10**8},
+    "find": {"repeated": DOCUMENTS, "runs": 10**6, "bytes": 10**8, "lines": DOCUMENTS},
+    "pages": {"hosts": DOCUMENTS, "without_host": 0},
+    "hosts": {"hosts": 10**6},
     "match": {"edges": 10**6, "runs": 10**6, "bytes": 10**8},
     "label": {"components": 10**6},
 }
@@ -193,6 +196,10 @@ def test_jobs_of_exact_deduplication_are_told_little():
         exact_duplicates._cut(sizes, exact_duplicates.PassageDeduplication(step=step), places)
         sizes.check()
         assert sizes.jobs["find"] > 5_000
+    sizes = Sizes(stage("host_lines"))
+    host_lines._cut(sizes, host_lines.HostLineCutting(step=HostLines()), places)
+    sizes.check()
+    assert sizes.jobs["find"] > 5_000 and sizes.jobs["hosts-of-shards"] > 100
     sizes = Sizes(stage("substring_spans"))
     exact_duplicates._find(sizes, SpanSearch(), places)
     spans = CollectedShards(f"{stage('substring_spans')}/spans", KeyRanges(100, SHARDS, each=1 << 32))

@@ -14,7 +14,7 @@ LISTED = 20  # domains that the papers list; top-domains.csv has all
 # Steps that remove what other documents have, too.
 DEDUPLICATION = (
     *("url_dedup", "content_dedup", "minhash", "semantic_dedup", "diversify"),
-    *("line_dedup", "paragraph_dedup", "sentence_dedup", "substring_dedup"),
+    *("line_dedup", "paragraph_dedup", "sentence_dedup", "substring_dedup", "host_lines"),
 )
 # Steps that remove documents because somebody does not want them in.
 _RESERVED = "(step in ('rights', 'site_rights') or starts_with(step, 'rights-')) and not starts_with(rule, 'license')"

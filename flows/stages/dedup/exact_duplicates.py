@@ -83,10 +83,10 @@ def _deduplicate(phases: PhaseRunner, record: ExactDeduplication, places: Corpus
 
 
 class PassageDeduplication(Settings):
-    step: SerializeAsAny[passages.Step]
+    step: SerializeAsAny[passages.Passages]
 
 
-def passage_dedup(context: RunContext, _: Recipe, corpus: Corpus, step: passages.Step) -> Corpus:
+def passage_dedup(context: RunContext, _: Recipe, corpus: Corpus, step: passages.Passages) -> Corpus:
     """The corpus of the documents without repeated passages, in a stage with the step's name.
 
     Signals that were measured before it stay those of the texts that it found.
@@ -107,7 +107,7 @@ def passage_dedup(context: RunContext, _: Recipe, corpus: Corpus, step: passages
 def _cut(phases: PhaseRunner, record: PassageDeduplication, places: CorpusPlaces) -> dict:
     """Cut passages that occurred earlier."""
     common, n_shards, n_hashed = {"step": record.step}, len(places.sources), len(places.applied)
-    partitions = record.step.partitions or passages.partitions(_characters(phases, places))
+    partitions = record.step.partitions or passages.partitions(characters(phases, places))
     keys = KeyRanges(partitions)
     hashing = common | {"ranges": unless_merged(n_hashed, keys)}
     hashed = phases.map("hash", passages.hash_shard, places.numbered(lambda i: hashing))
@@ -127,7 +127,7 @@ def _cut(phases: PhaseRunner, record: PassageDeduplication, places: CorpusPlaces
     return {"passages": n_passages, "repeated": sum(counts["repeated"] for counts in records.values())}
 
 
-def _characters(phases: PhaseRunner, places: CorpusPlaces) -> int:
+def characters(phases: PhaseRunner, places: CorpusPlaces) -> int:
     """Count the characters of documents."""
     counted = phases.map("count", count_characters, {i: {"kept": places.kept[i]} for i in places.shards()})
     return sum(counts["characters"] for counts in counted.values())
@@ -183,7 +183,7 @@ def substring_spans(context: RunContext, corpus: Corpus, step: SubstringDedup) -
 def _find(phases: PhaseRunner, record: SpanSearch, places: CorpusPlaces) -> dict:
     """Find duplicated spans."""
     n_shards, n_searched, folder = len(places.sources), len(places.applied), phases.folder
-    partitions = substrings.partitions(_characters(phases, places), record)
+    partitions = substrings.partitions(characters(phases, places), record)
     minimizers = KeyRanges(partitions)
     dividing = {"settings": record, "ranges": unless_merged(n_searched, minimizers)}
     keyed = phases.map("key", substrings.key_shard, places.numbered(lambda i: dividing), True)

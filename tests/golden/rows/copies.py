@@ -67,6 +67,13 @@ def _passages() -> list[Row]:
             ("line_dedup",),
         ),
         row("lines-long", [EDGES], [{"step": "line_dedup", "min_characters": 11, "min_words": 2}], ("line_dedup",)),
+        row("hosts", [COPIES], [{"step": "host_lines"}], ("host_lines",)),
+        row(
+            "hosts-few",
+            [COPIES, EDGES],
+            [{"step": "host_lines", "min_pages": 2, "min_share": 0.1, "min_characters": 5, "min_words": 3}],
+            ("host_lines",),
+        ),
         row("paragraphs", [COPIES], [{"step": "paragraph_dedup"}], ("paragraph_dedup",)),
         row(
             "paragraphs-short",
