@@ -72,7 +72,7 @@ _IS_HIDDEN = re.compile(r"""(?i)display\s*:\s*none|visibility\s*:\s*hidden|[\s"'
 # An `alt` in LaTeX, or an image in an element for a formula.
 _DRAWN = re.compile(
     rb"""alt\s*=\s*(?:"[^"<>]*(?:\\[a-zA-Z]{2}|[\^_]\{)|'[^'<>]*(?:\\[a-zA-Z]{2}|[\^_]\{))|"""
-    rb"""class\s*=\s*["'][^"'<>]*(?:equation|formula)[^<>]*>\s*<img\s"""
+    rb"""class\s*=\s*["']?[^"'<>]*(?:equation|formula)[^<>]*>\s*<img\s"""
 )
 _FORMULA_ALT = re.compile(r"\\[a-zA-Z]{2}|[\^_]\{|^[^.!?]{1,80}[=<>≤≥≈∝][^.!?]{1,80}$")
 _LATEX = re.compile(r"\\[a-zA-Z]{2}|[\^_]\{")
@@ -130,7 +130,8 @@ def same_blocks(page: Page, other: Page) -> tuple[list[int], list[int]]:
 
 
 def _edited(data: bytes, edits: Mapping[int, tuple[int, bytes]]) -> bytes:
-    parts, done = [], 0
+    parts: list[bytes] = []
+    done = 0
     for begin in sorted(edits):
         if begin < done:  # in what is left out
             continue

@@ -60,7 +60,9 @@ def _listed(source: Source, together: Units, kept: np.ndarray) -> None:
     is_heading = blocks.kind == HEADING
     listed = (together.around.item[blocks.node] > 0) & (blocks.linked == 0) & ~is_heading
     dropped = np.flatnonzero(~kept)
-    runs = []
+    runs: list[np.ndarray] = []
+    if not len(dropped):
+        return
     for run in np.split(dropped, np.flatnonzero(np.diff(dropped) > 1) + 1):
         first, last = int(run[0]), int(run[-1])
         if not 0 < first <= last < len(kept) - 1 or len(run) > _MAX_LISTED:
