@@ -20,6 +20,7 @@ from gristmill.storage import files
 from gristmill.tasks.extraction.blocks import scan
 from gristmill.tasks.extraction.description import Described, describe, elements_apart, next_container
 from gristmill.tasks.extraction.features import FEATURES, LEVELS, features, log_count
+from gristmill.tasks.extraction.meanings import same_blocks, with_meanings
 from gristmill.tasks.extraction.rendering.completed import completed
 from gristmill.tasks.extraction.rendering.controls import controls
 from gristmill.tasks.extraction.rendering.document import render
@@ -277,9 +278,24 @@ class Choice(NamedTuple):
 def choose(page: str, batch: int = 4096) -> Choice:
     """Scan a page and classify its blocks, twice: first alone, then with the others' probabilities.
 
+    Where elements mean what their names do not say (`with_meanings`), blocks that are the same in the page as it is
+    have their probabilities there, as the classifier has learned them.
+
     `batch`: rows of features that are held at once, about 250 features of 4 bytes each.
     """
     source = page.encode("utf-8", "replace")
+    scanned, likely, words = _classified(source, batch)
+    if rewritten := with_meanings(source, scanned):
+        plain, as_it_is = scanned, likely
+        scanned, likely, words = _classified(rewritten, batch)
+        same, of_plain = same_blocks(scanned, plain)
+        likely[same] = as_it_is[of_plain]
+        source = rewritten
+    return Choice(source, scanned, likely, words, best_f1(likely, words))
+
+
+def _classified(source: bytes, batch: int) -> tuple[Page, np.ndarray, np.ndarray]:
+    """(the scan of a page, the probability of each block, its number of words)."""
     data = np.frombuffer(source, np.uint8)
     scanned = scan(data)
     described = describe(data, scanned)
@@ -300,7 +316,7 @@ def choose(page: str, batch: int = 4096) -> Choice:
             features(scanned, described, begin, end, columns.T)
         second(scanned, described, first, gathered, begin, end, columns.T)
         probability(two, columns, likely[begin:end])
-    return Choice(source, scanned, likely, described.text.words, best_f1(likely, described.text.words))
+    return scanned, likely, described.text.words
 
 
 def best_f1(likely: np.ndarray, words: np.ndarray) -> np.ndarray:

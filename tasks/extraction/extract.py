@@ -54,7 +54,9 @@ class Extract(Step):
 
     # 2: pages are decoded by their bytes, with the column charset_declared; shadow roots and texts that are only data
     # are read; shells of pages are dropped
-    work_version: ClassVar[int] = 2
+    # 3: elements mean what their roles say; text in <del>, links past menus, hidden menus and names of icons are left
+    # out; code in text areas and lines of verse are kept as such; Markdown escapes signs within text
+    work_version: ClassVar[int] = 3
     work: ClassVar = "gristmill.tasks.extraction.shard"
 
     step: Literal["extract"] = "extract"

@@ -10,7 +10,9 @@ Masked is a number that exists by its country's numbering plan (`is_valid_number
   hyphens or slashes with the region's area code first (`030/23125-123`); not what grows from group to group, as
   `01 02 03 04 05` does;
 - one that begins with 1300 or 1800 in the region's groups (Australia: `1800 975 707`);
-- a national number in any groups, or in one, if a word just before it says what it is (`Tel. 2125550123`).
+- a national number in any groups, or in one, if a word just before it says what it is (`Tel. 2125550123`); in the
+  region's groups or with a trunk prefix 0, if the word is further off or only may say so (see `phone_words`), or if its
+  region is one of those that need a word (see `regions`).
 
 Digits may be those of any script, also full-width; so may hyphens and parentheses. Given regions are those of the
 setting `regions` and those of the document's language; numbers of Hong Kong and Singapore, two groups of four digits as
@@ -23,9 +25,10 @@ as numbers, and are too rare in real text for a rule of their own.
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache, lru_cache
 from itertools import pairwise, product
+from typing import NamedTuple
 
 import numpy as np
 import phonenumbers
@@ -36,6 +39,9 @@ from phonenumbers import (
     PhoneNumber,
     PhoneNumberFormat,
 )
+
+from gristmill.tasks.pii.phone_words import Announcement, announced_after, announced_before
+from gristmill.tasks.pii.regions import announced_regions
 
 MAX_GROUPS = 8  # of four bits each in a grouping
 
@@ -200,20 +206,7 @@ def groupings(regions: tuple[str, ...]) -> np.ndarray:
     return np.array(sorted(coded), np.int64)
 
 
-# In the languages that the web has most of; whole words, or the end of one (`Mobiltelefon`, `cellphone`).
-_PHONE_WORD = re.compile(
-    r"(?:\b(?:tel|telf|telp|tlf|tlph|tfno|ph|call|text|dial|ring|fax|facsimile|faks|telefax|mobile|mobiel|mobil|mob|cell|"
-    r"cellular|cel|handy|whatsapp|wa|viber|sms|hotline|helpline|toll[- ]free|fon|t[ée]l|tel[eé]fon[oae]?|telefoon|puh|"
-    r"puhelin|m[óo]vil|celular|cellulare|portable|gsm|kom|kom[óo]rka|cep|bel|hp|anruf|ruf|appelez|ligue|ll[aá]me(?:nos)?|"
-    r"điện thoại|đt|sđt|τηλ[έε]?φ?ω?ν?ο?|κιν|телефон[ыу]?|тел|моб|факс|звоните|звонить|טלפון|טל|נייד|פקס|"
-    r"هاتف|تلفون|الهاتف|جوال|الجوال|موبايل|فاكس|تلفن|موبایل|تماس|اتصل(?: على)?|फ़ोन|फोन|फ़ोन|मोबाइल|"
-    r"दूरभाष|ফোন|மொபைல்|தொலைபேசி)"
-    r"|phones?|telefon|t[ée]l[ée]phone|電話(?:番号)?|携帯(?:電話)?|お?問い?合わ?せ(?:は|先)?|连絡先|電傳|電傳|电话|手机号?码?|手機|热线|熱線|"
-    r"联系方式|传真|傳真|전화(?:번호)?|휴대(?:폰|전화)|핸드폰|팩스|연락처|โทร(?:ศัพท์)?|มือถือ)"
-    r"(?:\s+(?:no|nr|number|num|n[º°]|us|me|now|today|on|at)){0,2}[\s.:=\"'>()\[#|☎📞✆🕾/,-]{0,6}\Z",
-    re.IGNORECASE,
-)
-_WORD_BEFORE = 48  # bytes that may hold the word
+_WORDS_BEFORE = 80  # bytes that may hold the words
 _NO_WORD = b" \t\r\n.:=\"'>()[#|/,-"  # may stand between it and the number
 _OTHER_SEPARATOR = re.compile(rb"[^\d \xc2\xa0]")
 _DIGITS = re.compile(rb"\d+")
@@ -232,8 +225,20 @@ _BARE = ("HK", "SG")
 _FREE = re.compile(rb"1[38]00(?!\d)")  # begins numbers that cost the caller little, in Australia and its neighbors
 _MIN_DIGITS, _MAX_DIGITS = 7, 15  # digits; E.164
 _MIN_DIGITS_WITH_TRUNK, _MIN_DIGITS_REGROUPED = 9, 10
+_TRUNK_APART = re.compile(rb"0 ?\(\d")  # `0 (212) 247 36 58`
+_AREA = re.compile(rb"0\d{1,3}\)\s?\d")  # in Korean and Chinese: `02)212-3456`
+_SUFFIX = re.compile(rb"-(?:[aeo]s|\xc3\xb6s)\b")  # of a number in Hungarian: `06-1-347-2958-as telefonszám`
 _MIN_GROUPS_ABROAD = 3
 _ABROAD = re.compile(r"00(?:11)?|011")
+
+
+class Regions(NamedTuple):
+    """Whose national numbers are found in a document: `own`; and after a word more by `language`, None if not known,
+    and by the words' languages, of which `by_language` has the regions."""
+
+    own: tuple[str, ...]
+    language: str | None
+    by_language: Mapping[str, tuple[str, ...]]
 
 
 def _is_national(groups: tuple[str, ...], region: str, has_word: bool, spaced: bool) -> bool:
@@ -263,6 +268,19 @@ def _is_national(groups: tuple[str, ...], region: str, has_word: bool, spaced: b
     return zero and not spaced and groups[0] == usual[0] and digits == whole and len(digits) >= _MIN_DIGITS_REGROUPED
 
 
+def _is_grouped_national(groups: tuple[str, ...], region: str) -> bool:
+    """Whether the digits are a number of the region that begins with its trunk prefix 0, or in the region's groups."""
+    digits = "".join(groups)
+    usual = national_groups(digits, region)
+    if not usual:
+        return False
+    if digits.startswith("0"):
+        return (
+            digits in ("".join(usual), trunk_prefix(region) + "".join(usual)) and len(digits) >= _MIN_DIGITS_WITH_TRUNK
+        )
+    return len(groups) > 1 and groups in (usual, (trunk_prefix(region), *usual))
+
+
 def _is_list(groups: tuple[str, ...]) -> bool:
     """Whether the groups are numbers of two digits that grow up to 49 at most: `01 02 03 04 05`, or a draw of lots."""
     grow = all(one < other for one, other in pairwise(groups))
@@ -283,33 +301,33 @@ def _is_abroad(groups: tuple[str, ...], has_word: bool) -> bool:
     return _MIN_DIGITS < len(digits) <= _MAX_DIGITS and is_international(digits)
 
 
-def phones(value: bytes, before: bytes, after: bytes, regions: tuple[str, ...]) -> list[tuple[int, int]]:
+def phones(value: bytes, before: bytes, after: bytes, regions: Regions) -> list[tuple[int, int]]:
     """Where in the candidate numbers stand, given the bytes around it.
 
     The first start is negative where a plus sign or a parenthesis before the candidate is part of the number.
     """
     signed = before.endswith(b"+")
     outside = before.removesuffix(b"+").removesuffix(b"(")
-    has_word = not signed and _says_phone(outside)
-    is_bracketed = has_word and outside != before  # the word, and the number in parentheses
-    if not is_bracketed and (_BEFORE_PLUS if signed else _BEFORE_SAID if has_word else _BEFORE).search(outside):
+    word = None if signed else _announcement(outside, after)
+    is_said = word is not None and not word.weak
+    is_bracketed = is_said and outside != before  # the word, and the number in parentheses
+    if not is_bracketed and (_BEFORE_PLUS if signed else _BEFORE_SAID if is_said else _BEFORE).search(outside):
         return []
     fields = [match.span() for match in _FIELD.finditer(value) if _DIGITS.search(value, *match.span())]
     spans: list[tuple[int, int]] = []
     first = 0
     while first < len(fields):
         start = fields[first][0]
-        announced = not first or (has_word and bool(spans) and spans[-1][1] == fields[first - 1][1])
+        announced = not first or (word is not None and bool(spans) and spans[-1][1] == fields[first - 1][1])
         before_brackets = first + 1 < len(fields) and value[fields[first + 1][0] :].startswith(b"(")  # `8 (495) ...`
         several = announced and (
-            signed or has_word or before_brackets or value[start : start + 1] == b"0" or _FREE.match(value, start)
+            signed or word or before_brackets or value[start : start + 1] == b"0" or _FREE.match(value, start)
         )
         most = first + (MAX_GROUPS if several else 1 + (b")" in value[start : fields[first][1]]))
         for last in range(min(len(fields), most) - 1, first - 1, -1):
             stop = fields[last][1]
-            if span := _number(
-                value, start, stop, before, value[stop:] + after, signed, has_word and announced, regions
-            ):
+            rest = value[stop:] + after
+            if span := _number(value, start, stop, before, rest, signed, word if announced else None, regions):
                 spans.append(span)
                 first = last
                 break
@@ -317,14 +335,11 @@ def phones(value: bytes, before: bytes, after: bytes, regions: tuple[str, ...]) 
     return spans
 
 
-@lru_cache(1 << 14)
-def _says(text: bytes) -> bool:
-    return _PHONE_WORD.search(unicodedata.normalize("NFKC", text.decode("utf-8", "ignore"))) is not None
-
-
-def _says_phone(before: bytes) -> bool:
+def _announcement(before: bytes, after: bytes) -> Announcement | None:
     last = before.rstrip(_NO_WORD)[-1:]
-    return (last.isalpha() or last > b"\x7f") and _says(before[-_WORD_BEFORE:])
+    if (last.isalpha() or last > b"\x7f") and (word := announced_before(before[-_WORDS_BEFORE:])):
+        return word
+    return Announcement(True, ()) if announced_after(after) else None
 
 
 def _number(
@@ -334,14 +349,18 @@ def _number(
     before: bytes,
     after: bytes,
     signed: bool,
-    has_word: bool,
-    regions: tuple[str, ...],
+    word: Announcement | None,
+    regions: Regions,
 ) -> tuple[int, int] | None:
     """The span of the number that goes from `start` to `stop`, with what belongs to it before the candidate."""
     part = value[start:stop]
     groups = tuple(group.decode("ascii") for group in _DIGITS.findall(part))
+    if _TRUNK_APART.match(part):
+        groups = groups[0] + groups[1], *groups[2:]
     digits = "".join(groups)
-    if not _MIN_DIGITS <= len(digits) <= _MAX_DIGITS + 4 or _AFTER.match(after) or _MADE_UP.search(digits):
+    is_said = word is not None and not word.weak
+    has_more = _AFTER.match(after) and not (word and _SUFFIX.match(after))
+    if not _MIN_DIGITS <= len(digits) <= _MAX_DIGITS + 4 or has_more or _MADE_UP.search(digits):
         return None
     has_open = not start and before.removesuffix(b"+").endswith(b"(")
     has_close = b")" in part.partition(b"(")[0]
@@ -349,24 +368,37 @@ def _number(
         return (
             (-1 - (has_open and has_close), stop) if len(digits) <= _MAX_DIGITS and is_international(digits) else None
         )
-    if has_open < has_close or (len(groups) == 1 and not has_word) or (not has_word and _CLAUSE.search(part)):
+    if (
+        (has_open < has_close and not (word and _AREA.match(part)))
+        or (len(groups) == 1 and not word)
+        or (not is_said and _CLAUSE.search(part))
+    ):
         return None
     spaced = not _OTHER_SEPARATOR.search(part) and not (has_open and has_close)
     if (
         spaced
-        and not has_word
+        and not is_said
         and ((not start and _LISTED_BEFORE.search(before)) or _LISTED_AFTER.match(after) or _DIVIDED.match(after))
     ):
         return None
-    if not _is_abroad(groups, has_word):
-        if len(groups) > MAX_GROUPS - 2 or not any(
-            _is_national(groups, region, has_word, spaced) for region in regions
-        ):
+    if not _is_abroad(groups, is_said):
+        if len(groups) > MAX_GROUPS - 2 or not _is_of_regions(groups, word, spaced, regions):
             return None
     return start - (has_open and has_close), stop
 
 
-def foreign_phones(value: bytes, before: bytes, after: bytes, regions: tuple[str, ...]) -> list[tuple[int, int]]:
+def _is_of_regions(groups: tuple[str, ...], word: Announcement | None, spaced: bool, regions: Regions) -> bool:
+    """Whether the digits are a number of the document's regions, or of those that a word is enough for."""
+    is_said = word is not None and not word.weak
+    if (is_said or len(groups) > 1) and any(_is_national(groups, region, is_said, spaced) for region in regions.own):
+        return True
+    if word is None:
+        return False
+    more = announced_regions(regions.language, word.languages, regions.by_language)
+    return any(_is_grouped_national(groups, region) for region in (*(regions.own if word.weak else ()), *more))
+
+
+def foreign_phones(value: bytes, before: bytes, after: bytes, regions: Regions) -> list[tuple[int, int]]:
     """`phones` of a candidate with digits beyond ASCII."""
     text = value.decode()
     folded = "".join(map(_folded, text)).encode()

@@ -30,6 +30,7 @@ from gristmill.tasks.pii.credentials import (
 )
 from gristmill.tasks.pii.emails import emails, escaped_emails, spelled, wide_emails
 from gristmill.tasks.pii.named_keys import named
+from gristmill.tasks.pii.regions import BY_LANGUAGE, REGIONS
 from gristmill.tasks.url.canonical import PUBLIC_SUFFIXES
 
 if TYPE_CHECKING:
@@ -38,69 +39,6 @@ else:
     candidates = lazy_import("gristmill.tasks.pii.candidates")
     identifiers = lazy_import("gristmill.tasks.pii.identifiers")
     phones = lazy_import("gristmill.tasks.pii.phones")
-
-# The regions with a numbering plan, as `phonenumbers.SUPPORTED_REGIONS` has them.
-REGIONS = tuple(
-    (
-        "AC AD AE AF AG AI AL AM AO AR AS AT AU AW AX AZ BA BB BD BE BF BG BH BI BJ BL BM BN BO BQ BR BS BT BW BY BZ "
-        "CA CC CD CF CG CH CI CK CL CM CN CO CR CU CV CW CX CY CZ DE DJ DK DM DO DZ EC EE EG EH ER ES ET FI FJ FK FM "
-        "FO FR GA GB GD GE GF GG GH GI GL GM GN GP GQ GR GT GU GW GY HK HN HR HT HU ID IE IL IM IN IO IQ IR IS IT JE "
-        "JM JO JP KE KG KH KI KM KN KP KR KW KY KZ LA LB LC LI LK LR LS LT LU LV LY MA MC MD ME MF MG MH MK ML MM MN "
-        "MO MP MQ MR MS MT MU MV MW MX MY MZ NA NC NE NF NG NI NL NO NP NR NU NZ OM PA PE PF PG PH PK PL PM PR PS PT "
-        "PW PY QA RE RO RS RU RW SA SB SC SD SE SG SH SI SJ SK SL SM SN SO SR SS ST SV SX SY SZ TA TC TD TG TH TJ TK "
-        "TL TM TN TO TR TT TV TW TZ UA UG US UY UZ VA VC VE VG VI VN VU WF WS XK YE YT ZA ZM ZW "
-    ).split()
-)
-# By the codes of the language filter, ISO 639-1: the regions with most speakers on the web (CLDR, territory-language
-# information), at most six; in English also two in which it is written most.
-BY_LANGUAGE: dict[str, tuple[str, ...]] = {
-    language: tuple(regions.split())
-    for language, regions in {
-        "ar": "SA EG AE MA DZ IQ",
-        "bg": "BG",
-        "bn": "BD IN",
-        "ca": "ES",
-        "cs": "CZ",
-        "da": "DK",
-        "de": "DE AT CH",
-        "el": "GR CY",
-        "en": "US CA GB IE AU NZ SG HK",
-        "es": "ES MX AR CO CL PE",
-        "et": "EE",
-        "fa": "IR",
-        "fi": "FI",
-        "fr": "FR BE CH CA",
-        "he": "IL",
-        "hi": "IN",
-        "hr": "HR",
-        "hu": "HU",
-        "id": "ID",
-        "it": "IT CH",
-        "ja": "JP",
-        "ko": "KR",
-        "lt": "LT",
-        "lv": "LV",
-        "ms": "MY",
-        "nl": "NL BE",
-        "no": "NO",
-        "pl": "PL",
-        "pt": "BR PT",
-        "ro": "RO",
-        "ru": "RU KZ BY",
-        "sk": "SK",
-        "sl": "SI",
-        "sr": "RS",
-        "sv": "SE FI",
-        "ta": "IN",
-        "th": "TH",
-        "tr": "TR",
-        "uk": "UA",
-        "ur": "PK",
-        "vi": "VN",
-        "zh": "CN TW HK",
-    }.items()
-}
-
 
 Kind = Literal["email", "api_key", "iban", "credit_card", "national_id", "ip", "phone"]
 # Of two that overlap, the earlier kind is masked: the one whose form leaves less to chance.
@@ -145,7 +83,8 @@ class Pii(EditStep):
     package_data: ClassVar = (PUBLIC_SUFFIXES,)
 
     # 2: keys that only their names tell are masked
-    work_version: ClassVar[int] = 2
+    # 3: phone numbers of more countries are masked after words that announce them in their languages
+    work_version: ClassVar[int] = 3
     step: Literal["pii"] = "pii"
     keeps_removed: ClassVar[bool] = False
     kinds: tuple[Kind, ...] = Field(KINDS, min_length=1, description="Kinds of personal data to mask.")
@@ -230,7 +169,7 @@ class Pii(EditStep):
         return [Bound("spans", "pii_spans", high=self.max_spans), self.not_empty()]
 
 
-_BEFORE, _AFTER = 80, 24  # bytes of its surroundings by which a candidate is judged
+_BEFORE, _AFTER = 80, 48  # bytes of its surroundings by which a candidate is judged
 
 
 def edit(step: Pii, documents: Batch) -> tuple[Edits, dict[str, pa.Array]]:
@@ -250,7 +189,11 @@ def edit(step: Pii, documents: Batch) -> tuple[Edits, dict[str, pa.Array]]:
 
 def _edits(step: Pii, texts: pa.ChunkedArray, languages: list[str] | None) -> Edits:
     data, offsets = kernels.buffers.utf8(texts)
-    regions = [_regions(step, language) for language in languages] if languages else [step.regions] * (len(offsets) - 1)
+    if languages:
+        of = {language: _regions(step, language) for language in set(languages)}
+        regions = [of[language] for language in languages]
+    else:
+        regions = [_regions(step, None)] * (len(offsets) - 1)
     document, start, stop, kind = _spans(step, data, offsets, regions)
     replacements = pa.array([getattr(step.replacements, name) for name in KINDS])
     return Edits(document, start, stop, kind.astype(np.int32), KINDS, replacements.take(pa.array(kind)))
@@ -263,12 +206,12 @@ def _mask(step: Pii, column: pa.ChunkedArray, languages: list[str] | None) -> pa
     return pc.if_else(pc.is_null(column).combine_chunks(), pa.scalar(None, column.type), result)
 
 
-def _regions(step: Pii, language: str | None) -> tuple[str, ...]:
+def _regions(step: Pii, language: str | None) -> "phones.Regions":
     more = step.regions_by_language.get(language, ()) if language else ()
-    return tuple(dict.fromkeys((*more, *step.regions)))
+    return phones.Regions(tuple(dict.fromkeys((*more, *step.regions))), language, step.regions_by_language)
 
 
-def _spans(step: Pii, data: np.ndarray, offsets: np.ndarray, regions: list[tuple[str, ...]]) -> np.ndarray:
+def _spans(step: Pii, data: np.ndarray, offsets: np.ndarray, regions: list["phones.Regions"]) -> np.ndarray:
     """Documents, starts and stops in them, numbers of the kinds: int64, shape (4, n), sorted, not overlapping.
 
     regions: of each document, those whose national phone numbers are found.
@@ -278,7 +221,9 @@ def _spans(step: Pii, data: np.ndarray, offsets: np.ndarray, regions: list[tuple
         for shape, judges in _judges().items()
         if (some_judges := [(k, j) for k, j in judges if k in step.kinds])
     }
-    number_groupings = phones.groupings(tuple(sorted({region for some in set(regions) for region in some})))
+    number_groupings = phones.groupings(
+        tuple(sorted({region for own in {some.own for some in regions} for region in own}))
+    )
     codes = candidates.CODE in sought and bool(step.national_ids)
     places = candidates.candidates(
         data, offsets, candidates.Sought(BEGINNINGS, identifiers.lengths(), number_groupings, codes)

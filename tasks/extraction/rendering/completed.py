@@ -16,6 +16,7 @@ _MIN_KEPT_SHARE = 2 / 3
 _LINKS = 0.8
 # How many headings in a row head the same: more are a list.
 _ROW = 3
+_MAX_LISTED = 40
 _H1, _SPAN = E["h1"], E["span"]
 _MATH = re.compile(r"(?:^|\s)math display(?:\s|$)")
 _FORMULA = re.compile(r"(?:\$\$|\\\[|\\begin\{).*(?:\$\$|\\\]|\\end\{\w+\*?\})[.,;]?|\$[^$]+\$[.,;]?", re.DOTALL)
@@ -28,6 +29,7 @@ def completed(source: Source, together: Units, kept: np.ndarray) -> np.ndarray:
     kept = kept.copy()
     _between(source, together, kept)
     _items(source, together.around, kept)
+    _listed(source, together, kept)
     _sections(source, together.around, kept)
     _entries(source, together, kept)
     _headings(source, together.around, kept)
@@ -49,6 +51,26 @@ def _between(source: Source, together: Units, kept: np.ndarray) -> None:
         others = run[~belongs[run]].tolist()
         if (others or together.unit[run].any()) and all(_is_formula(source, block) for block in others):
             kept[first : last + 1] = True
+
+
+def _listed(source: Source, together: Units, kept: np.ndarray) -> None:
+    """Keep a short list that is all of a section between two kept headings, as are the ingredients of a recipe; not
+    what links, and not where a page has many, as one of products has."""
+    blocks = source.page.blocks
+    is_heading = blocks.kind == HEADING
+    listed = (together.around.item[blocks.node] > 0) & (blocks.linked == 0) & ~is_heading
+    dropped = np.flatnonzero(~kept)
+    runs: list[np.ndarray] = []
+    if not len(dropped):
+        return
+    for run in np.split(dropped, np.flatnonzero(np.diff(dropped) > 1) + 1):
+        first, last = int(run[0]), int(run[-1])
+        if not 0 < first <= last < len(kept) - 1 or len(run) > _MAX_LISTED:
+            continue
+        if is_heading[first - 1] and is_heading[last + 1] and listed[run].all():
+            runs.append(run)
+    for run in runs if len(runs) <= _ROW else ():
+        kept[run] = True
 
 
 def _is_formula(source: Source, block: int) -> bool:

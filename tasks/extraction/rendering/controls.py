@@ -23,6 +23,23 @@ _ACTION = re.compile(
 )
 
 
+# A link past the menu, for readers who use a keyboard.
+_SKIP = re.compile(
+    r"(?i)(?:skip|jump|go|direct(?:ly)?)(?: directly)? to (?:the )?(?:main |primary )?"
+    r"(?:content|text|navigation|menu|article|footer|search)|"
+    r"skip (?:navigation|nav|links?)|(?:direkt |weiter )?zum (?:haupt)?inhalt(?: springen| wechseln)?|"
+    r"(?:aller|passer|accéder)(?: directement)? au (?:contenu|menu)(?: principal)?|"
+    r"(?:saltar|ir|pular)(?: directamente)? (?:al|para o|ao) "
+    r"(?:contenido|conteúdo)(?: principal)?|vai al contenuto(?: principale)?|"
+    r"(?:direct )?naar (?:de )?(?:hoofd)?inhoud(?: gaan| springen)?|"
+    r"przejdź do (?:głównej )?(?:treści|zawartości)|перейти к (?:основному )?(?:содержанию|содержимому|контенту)|"
+    r"(?:gå|hoppa|hopp|spring) (?:direkt )?(?:til|till|över til|over til) "
+    r"(?:hoved|hovud|huvud)?(?:indhold|innhold|innehåll)(?:et)?|"
+    r"跳(?:至|到|转到)(?:主要)?(?:内容|內容|正文)"
+)
+_SKIP_WORDS, _FIRST = 7, 20  # words, and short blocks of a page that are looked at
+
+
 def controls(source: Source, together: Units, kept: np.ndarray, words: np.ndarray) -> np.ndarray:
     """The kept blocks (bool) that are controls: breadcrumbs and pagination by their class or id, a block that is the
     name of an action in an element of comments, buttons right beside code; no headings, and none where nothing else is
@@ -33,9 +50,13 @@ def controls(source: Source, together: Units, kept: np.ndarray, words: np.ndarra
     page = source.page
     blocks, nodes = page.blocks, page.nodes
     out = np.zeros(len(kept), np.bool_)
+    first = np.flatnonzero(kept & (words <= _SKIP_WORDS) & (blocks.kind != HEADING))[:_FIRST]
+    for block in first.tolist():
+        text = source.text_of(page.text[blocks.begin[block] : blocks.end[block]].tobytes())
+        out[block] = _SKIP.fullmatch(text.strip(" .>»↓")) is not None
     around = np.bitwise_or.reduce(blocks.bits, where=kept)
     if not around & (_PATH | _PAGER | _COMMENT | _BUTTON):
-        return out
+        return out if (kept & ~out).any() else np.zeros_like(out)
     if around & (_PATH | _PAGER):
         named = np.flatnonzero(nodes.bits & (_PATH | _PAGER))
         begin = np.searchsorted(blocks.after, nodes.first[named])

@@ -18,6 +18,7 @@ import numpy as np
 
 from gristmill.tasks.extraction.rendering import code_places, data_tables
 from gristmill.tasks.extraction.rendering.inline import inline
+from gristmill.tasks.extraction.rendering.markdown_signs import escaped
 from gristmill.tasks.extraction.rendering.source import Source
 from gristmill.tasks.extraction.rendering.whole import CODE, DATA, Units, Whole
 from gristmill.tasks.extraction.vocabulary import ENDS, HEADING, E
@@ -165,7 +166,9 @@ _DT, _DD, _LI, _H1, _BUTTON = (E[name] for name in "dt dd li h1 button".split())
 # what the UTF-8 of a str cannot hold, and what html.unescape may make of a number
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _RUNS, _LINE_BEGINS = re.compile(r"[^\S\n]{2,}|[^\S\n ]"), re.compile(r"\n +")
-_MARK = re.compile(r"^(\d*)(?=(?:(?<!\d)(?:#{1,6}|[-+*>])|(?<=\d)[.)])(?:\s|$)|(?<!\d)(?:```|~~~))", re.MULTILINE)
+_MARK = re.compile(
+    r"^(\d*)(?=(?:(?<!\d)(?:#{1,6}|[-+*])|(?<=\d)[.)])(?:\s|$)|(?<!\d)(?:>|```|~~~|(?:-{2,}|={2,})$))", re.MULTILINE
+)
 PARAGRAPH, ITEM, DEFINITION, ROWS, TERM = range(5)
 # What is longer is set large, and heads nothing. In characters.
 _MAX_HEADING = 250
@@ -248,6 +251,7 @@ class _Writer:
             text = inline(self._source, self._after[block], self._before[block], self._markdown)
         else:
             text = self._source.text_of(self._text[self._begin[block] : self._end[block]])
+            text = escaped(text) if self._markdown else text
         text = text.strip() if text.isascii() else _LINE_BEGINS.sub("\n", _RUNS.sub(" ", text)).strip()
         if text.endswith("¶"):
             text = text[:-1].rstrip()

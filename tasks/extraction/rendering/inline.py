@@ -3,6 +3,7 @@
 import re
 
 from gristmill.tasks.extraction.rendering import formulas
+from gristmill.tasks.extraction.rendering.markdown_signs import escaped
 from gristmill.tasks.extraction.rendering.source import Source
 from gristmill.tasks.extraction.vocabulary import BLOCK, CUSTOM, ENDS, PROPERTIES, RAW, SKIP, E
 
@@ -15,6 +16,8 @@ _MARKS = {
     **{E[name]: "*" for name in ("i", "em")},
     **{E[name]: "`" for name in ("code", "kbd", "samp", "tt")},
 }
+# In these, signs are escaped in Markdown.
+_PROSE = frozenset((_Q, -2, *_STRUCK, *(tag for tag, mark in _MARKS.items() if mark != "`")))
 _PERMALINK = re.compile(r"(?:^|[\s_-])(?:header-?link|anchor|permalink|hash-?link|header-?anchor|heading-?link)", re.I)
 # Google's fonts of icons show the picture of a name: `<i class=material-icons>share</i>`.
 _ICON = re.compile(r"(?:^|\s)material-(?:icons|symbols)")
@@ -57,7 +60,8 @@ def inline(source: Source, first: int, last: int, markdown: bool = False) -> str
     of headings to themselves and names of icons are left out.
     """
     if last == first + 1:
-        return _SPACE.sub(" ", source.text(source.end[first], source.begin[last])).strip()
+        text = _SPACE.sub(" ", source.text(source.end[first], source.begin[last])).strip()
+        return escaped(text) if markdown else text
     element, end = source.element, source.end
     if not markdown and _INERT.issuperset(element[first + 1 : last]) and not (source.formulas or source.icons):
         text = source.between(first, last)
@@ -75,7 +79,9 @@ def inline(source: Source, first: int, last: int, markdown: bool = False) -> str
     while True:
         stop = source.begin[k] if k < last else source.begin[last]
         if stop > pos:
-            out.append(_SPACE.sub(" ", source.text(pos, stop)))
+            text = _SPACE.sub(" ", source.text(pos, stop))
+            is_prose = markdown and all(kind in _PROSE for *_, kind in open_elements)
+            out.append(escaped(text) if is_prose else text)
         if k >= last:
             break
         pos = end[k]

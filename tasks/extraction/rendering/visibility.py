@@ -47,6 +47,8 @@ _SELECTOR = re.compile(rb"""["'`][^"'`{}<>\n]*\Z""")
 # element: one with more has those of a framework, which say how it looks.
 _BEFORE, _AFTER, _AROUND, _LOOKUPS, _CLASSES = 1000, 500, 3, 64, 3
 _SELECTOR_LENGTH = 80
+_LINKS = 0.8  # from this part of its text on an element is a menu
+_QUESTION_MARKS = ("?", "？", "؟", "\u037e")
 _DT = E["dt"]
 # Elements of running text: beside them others of the same name are no parts of the same kind.
 _RUNNING = frozenset(E[name] for name in ("p", "div", "span"))
@@ -178,6 +180,8 @@ class _Openers:
         """Whether a reader may come to see an element after all."""
         if element.is_part and (element.unit or self._blocks.kind[element.begin] == HEADING):
             return False
+        if self._links(element):
+            return False
         attributes = self._source.attributes(element.first)
         names = " ".join(attributes.get(name, "") for name in ("class", "id", "role"))
         return bool(
@@ -189,6 +193,12 @@ class _Openers:
             or self._is_controlled(element)
             or self._is_named(element, attributes)  # last, since it reads the whole page
         )
+
+    def _links(self, element: _Element) -> bool:
+        """Whether an element is a menu: several links, and next to nothing else."""
+        inside = slice(element.begin, element.end)
+        size = int((self._blocks.end[inside] - self._blocks.begin[inside]).sum())
+        return self._blocks.links[inside].sum() > 1 and self._blocks.linked[inside].sum() >= _LINKS * size
 
     def _is_part_around(self, element: _Element) -> bool:
         node = element.around
@@ -242,9 +252,15 @@ class _Openers:
             return True
         above = element.begin - 1
         headed = above >= 0 and (
-            self._blocks.kind[above] == HEADING or self._nodes.tag[self._blocks.node[above]] == _DT
+            self._blocks.kind[above] == HEADING
+            or self._nodes.tag[self._blocks.node[above]] == _DT
+            or self._is_question(above)
         )
         return headed and self._paths[int(self._nodes.path[element.node])] > 1
+
+    def _is_question(self, block: int) -> bool:
+        end = int(self._blocks.end[block])
+        return self._source.page.text[max(0, end - 3) : end].tobytes().decode("utf-8", "ignore")[-1:] in _QUESTION_MARKS
 
     @cached_property
     def _kinds(self) -> tuple[np.ndarray, np.ndarray]:
