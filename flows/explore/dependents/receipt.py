@@ -182,7 +182,7 @@ def _remaining(graph: HomeGraph, scanned: Scanned) -> list[dict[str, Any]]:
     found = []
     for label in sorted(labels):
         runs = [run for run in graph.runs if label in graph.origins(run.stages)]
-        one = {
+        one: dict[str, Any] = {
             "stage": label,
             "kept_by_recipes": sorted({run.name for run in runs}),
             "runs": [run.label for run in runs],

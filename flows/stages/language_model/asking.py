@@ -15,7 +15,16 @@ from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
 from gristmill.tasks.language_model.questions import DocumentShards, Questions, ask_client
-from gristmill.tasks.language_model.sample import Sampling, candidates_shard, check_strata, find_thresholds, quotas
+from gristmill.tasks.language_model.sample import (
+    Sampling,
+    candidates_shard,
+    check_strata,
+    columns_of_few,
+    described_sample,
+    find_thresholds,
+    numbers_shard,
+    quotas,
+)
 
 BILL = "bill.json"  # in a stage's folder: what its answers cost on the server that gave them
 
@@ -24,7 +33,7 @@ def document_sample(context: RunContext, corpus: Corpus, sampling: Sampling, nam
     """The sample of documents that a model is asked about, as a number per stratum. `name`: of the stage."""
     spec = StageSpec(
         name=name,
-        version=1,
+        version=2 if sampling.by else 1,  # 2: a stratum for each number of columns with few different ones
         body=_sample,
         record=sampling,
         inputs=corpus.inputs(signals=bool(sampling.by)),
@@ -36,13 +45,18 @@ def document_sample(context: RunContext, corpus: Corpus, sampling: Sampling, nam
 def _sample(phases: PhaseRunner, record: Sampling, places: CorpusPlaces) -> dict:
     """Draw a sample of documents."""
     jobs = Each(places.applied, lambda i: {**places.shard(i), "signals": places.signals[i] if record.by else ()})
-    common = {"by": record.by, "of": record.of, "seed": record.seed}
+    common: dict[str, Any] = {"by": record.by, "of": record.of, "seed": record.seed}
+    if record.by:
+        numbers = phases.map("numbers", numbers_shard, jobs, temporary=True, common={"by": record.by})
+        common["single"] = columns_of_few(numbers.values(), record.by)
     counted = phases.map("candidates", candidates_shard, jobs, common=common)
     counts = Counter[str]()
     for each in counted.values():
         counts.update(each["counts"])
         check_strata(counts, record.by)
     sizes = quotas(counts, record.of or 0)
+    if record.by:
+        phases.message(described_sample(record.by, counts, sizes))
     parts = Parts(phases.folder, places.applied)
     phases.once("choose", find_thresholds, {"candidates": parts, "quotas": sizes}, grows="documents")
     return {"documents": dict(sorted(counts.items())), "sample": sizes}
