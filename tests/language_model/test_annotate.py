@@ -212,7 +212,7 @@ def test_a_deleted_answer_is_asked_again_and_only_that_one(tmp_path):
         ({"prompt": {**PROMPT, "user": "{{ document }} {{ nothing }}"}}, "nothing"),
         (
             {"by": ["nothing"], "of": 5},
-            "nothing, .*; add the step that gives it before it, or list a column of a source in",
+            "add the step that gives it before it, or list a column of a source in its `columns`",
         ),
         ({"by": ["source"]}, "has `by` without `of`"),
         ({"prompt": "educatoinal"}, "there is no prompt 'educatoinal'; use one of "),
