@@ -13,7 +13,7 @@ from gristmill.tasks.documents.by_shard import Parts, PartsOfSeveral
 from gristmill.tasks.engine import options
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import Each, PhaseRunner
-from gristmill.tasks.engine.spec import StageSpec
+from gristmill.tasks.engine.spec import StageSpec, Work
 from gristmill.tasks.language_model.questions import DocumentShards, Questions, ask_client
 from gristmill.tasks.language_model.sample import (
     Sampling,
@@ -26,6 +26,7 @@ from gristmill.tasks.language_model.sample import (
     quotas,
 )
 
+STRATA = 2  # 2: one for each number of columns with few different ones
 BILL = "bill.json"  # in a stage's folder: what its answers cost on the server that gave them
 
 
@@ -33,11 +34,12 @@ def document_sample(context: RunContext, corpus: Corpus, sampling: Sampling, nam
     """The sample of documents that a model is asked about, as a number per stratum. `name`: of the stage."""
     spec = StageSpec(
         name=name,
-        version=2 if sampling.by else 1,  # 2: a stratum for each number of columns with few different ones
+        version=1,
         body=_sample,
         record=sampling,
         inputs=corpus.inputs(signals=bool(sampling.by)),
         places=corpus.places,
+        work=Work(versions={"strata": STRATA} if sampling.by else {}),
     )
     return context.build(spec)
 
