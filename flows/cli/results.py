@@ -9,11 +9,13 @@ import wrapt
 from rich.console import RenderableType
 from rich.text import Text
 
+from gristmill.flows.machine.runs import runs_of
 from gristmill.flows.machine.settings import DEFAULT_HOME, MachineSettings
 from gristmill.flows.recipe.recipe import argument_of
 from gristmill.flows.reports import funnel
 from gristmill.flows.reports.dependents import marks
 from gristmill.flows.reports.tables import Table, listed
+from gristmill.storage import files, layout
 from gristmill.storage.printable import redact_url
 
 if TYPE_CHECKING:
@@ -116,12 +118,18 @@ def most_dropped_line(report: "Run") -> str | None:
 
 
 def takedown_lines(report: "Run") -> Iterator[str]:
-    """Name entries of takedown lists that named no document: a typo in a list is not an error of any step."""
+    """Name entries of takedown lists that named no document: a typo in a list is not an error of any step. Entries that
+    a step `url` matched, or a recipe that is rewritten, are not named."""
     made = next((stage for stage in report.document_stages if stage.name == "takedowns"), None)
     if made is None or len(report.corpus.sources) > MAX_HINT_SHARDS:
         return
     lists = removal.takedown_lists(recorded.open_run(report.settings, report.recipe)[0], report.recipe)
-    if unmatched := takedowns.unmatched_entries(lists, made.folder):
+    home = report.settings.home
+    run = next(iter(runs_of(home, report.recipe.name)), None)
+    labels = () if run is None else [each for each in run.stages if each.startswith(("takedowns-", "documents-"))]
+    folders = dict.fromkeys([made.folder, *(files.join(home, "stages", label) for label in labels)])
+    there = [each for each in folders if layout.manifest(each) is not None]
+    if unmatched := takedowns.unmatched_entries(lists, there):
         shown = ", ".join(unmatched[:MAX_ENTRIES])
         more = f" and {len(unmatched) - MAX_ENTRIES:,} more" if len(unmatched) > MAX_ENTRIES else ""
         yield f"takedown entries that name no curated document: {shown}{more}"

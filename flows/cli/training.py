@@ -152,6 +152,7 @@ def classifier(
     )
     measures.pop("confusion", None)
     by_label, folds_by = measures.pop("by_label", {}), measures.pop("folds_by", "")
+    no_interval = measures.pop("no_interval", "")
     lines = [
         ", ".join(
             f"{name} {value:.3f}" if isinstance(value, float) else f"{value:,} {name}"
@@ -160,6 +161,8 @@ def classifier(
     ]
     if folds_by:
         lines.append(f"measured in ten parts by models of the other nine; texts of one {folds_by} are together")
+    if no_interval:
+        lines.append(f"warning: roc_auc has no interval, because {no_interval}")
     if measures.get("above_length", 1.0) <= 0:
         lines.append(
             "warning: roc_auc is not shown to be above length_roc_auc, that of the length of texts. Add examples, or "

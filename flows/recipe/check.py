@@ -25,7 +25,7 @@ from gristmill.flows.machine.wrong_values import listed
 from gristmill.flows.recipe import own_steps
 from gristmill.flows.recipe.columns import expressions, of_export, of_groups
 from gristmill.flows.recipe.errors import MAX_FINDINGS, Finding, Origin, RecipeError, limited
-from gristmill.flows.recipe.first_look import of_first_records, unread_urls
+from gristmill.flows.recipe.first_look import annotation_problems, of_first_records, unread_urls
 from gristmill.flows.recipe.given_files import check_tokenizer_file, training_problems
 from gristmill.flows.recipe.recipe import Recipe, read, validated
 from gristmill.flows.recipe.remarks import few_shards, remarks_of
@@ -332,6 +332,7 @@ def check(source: Any, settings: MachineSettings, deep: bool = False) -> Checked
     if not any(finding.key.startswith("sources") for finding in result.findings):
         values = data if isinstance(data, Mapping) else recipe.model_dump(mode="json")
         troubles, remarks = of_first_records(recipe, settings)
+        troubles += annotation_problems(recipe, settings)
         more = [origin.finding(values, path, what) for path, what in troubles]
         remarks += unread_urls(recipe, settings)
         result = replace(result, findings=(*result.findings, *more), remarks=(*result.remarks, *remarks))

@@ -1,4 +1,4 @@
-"""What the first records of a recipe's local files show before a run: unread files, dates and URLs."""
+"""What the first records of a recipe's local files show before a run: unread files, dates, URLs and annotations."""
 
 import re
 from collections.abc import Iterator
@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import wrapt
 
 from gristmill.flows.machine.settings import MachineSettings
@@ -16,7 +17,9 @@ from gristmill.storage.printable import one_line, redact_url
 from gristmill.tasks.documents.file_problems import error_sentence
 from gristmill.tasks.documents.step import Problem
 from gristmill.tasks.engine.options import current
+from gristmill.tasks.models.distillation.step import Distill, column_problem
 from gristmill.tasks.reading.formats.source import URL_NAMES, Columned, Files, named_column
+from gristmill.tasks.reading.sources import format_of
 
 if TYPE_CHECKING:
     from gristmill.tasks.reading import shard as first_records
@@ -59,6 +62,35 @@ def _of_dates(name: str, column: str, first: "first_records.FirstRecords") -> It
         )
     elif not first.dates:
         yield f"sources.{name}.date_column: the first records have no date in {column}"
+
+
+def annotation_problems(recipe: Recipe, settings: MachineSettings) -> Iterator[Problem]:
+    """What is wrong with the columns of local files that steps learn from, by the types in the first file of each
+    source."""
+    for index, step in enumerate(recipe.steps):
+        for source in map(settings.placed, recipe.sources):
+            if not isinstance(step, Distill) or not isinstance(source, Columned) or not step.applies_to(source.name):
+                continue
+            if not all(map(files.is_local, source.paths)):
+                continue
+            with suppress(OSError, ValueError, RuntimeError):  # what is wrong with the files is a finding
+                kind = _kind_of(source, step.of, recipe.extract.max_bytes)
+                if kind and (problem := column_problem(step, kind)):
+                    yield ("steps", index, "of"), f"cannot be learned from: {problem}"
+                    break
+
+
+def _kind_of(source: Columned, column: str, max_bytes: int) -> str:
+    """The kind of a column as `column_problem` has it, by the first rows; "" where these have no value in it."""
+    for shard in source.shards()[:1]:
+        for types, _ in format_of(shard.format).column_types(shard, max_bytes):
+            kind = types[column][0] if column in types else pa.null()
+            if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+                return "string"
+            if pa.types.is_boolean(kind):
+                return "bool"
+            return "number" if pa.types.is_integer(kind) or pa.types.is_floating(kind) else ""
+    return ""
 
 
 def unread_urls(recipe: Recipe, settings: MachineSettings) -> Iterator[str]:

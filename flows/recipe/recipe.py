@@ -258,12 +258,9 @@ class Recipe(Settings):
         if any(source.read_columns.every for source in self.sources):
             return  # the columns of its files are known when these are read
         there = {*signals, *self._own_columns, *(signal.name for signal in step.signals), *DOCUMENT_COLUMNS, "language"}
-        if missing := [name for name in _reads(step) if name not in there]:
-            yield (
-                ("steps", index),
-                f"`{step.step}` reads {missing[0]}, which no step before it measures; add {_measured_by(missing[0])} "
-                "before it",
-            )
+        for name in [name for name in _reads(step) if name not in there][:1]:
+            what = f"`{step.step}` reads {name}, which no step before it measures; {_remedy(name)}"
+            yield ("steps", index), what
 
     def _of_expression(self, index: int, step: Where, signals: Sequence[str]) -> Iterator[tuple[KeyPath, str]]:
         if step.expression is None:
@@ -410,10 +407,12 @@ def _huge_numbers(value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
             yield from _huge_numbers(each, (*path, index))
 
 
-def _measured_by(signal: str) -> str:
-    """The step that ships which gives a signal, as a sentence names it."""
-    names = [name for name, kind in document_steps().items() if signal in [each.name for each in kind.signals]]
-    return " or ".join(f"`{name}`" for name in names) or ADVICE.get(signal, "the step that gives it")
+def _remedy(signal: str) -> str:
+    """Where a column comes from that is missing: the step that ships which gives it, or the files of a source."""
+    names = [f"`{name}`" for name, kind in document_steps().items() if signal in [each.name for each in kind.signals]]
+    if step := " or ".join(names) or ADVICE.get(signal):
+        return f"add {step} before it"
+    return "add the step that gives it before it, or list a column of a source in its `columns`"
 
 
 def _reads(step: Step) -> tuple[str, ...]:

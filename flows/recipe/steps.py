@@ -274,6 +274,10 @@ def _remedy(step: Step) -> str:
             f"for other settings for other sources, give the later one a name, as `step: {step.base_name}-2`, and use "
             "`only` or `except` in both"
         )
+    if isinstance(step, Distill):
+        return (
+            "a recipe has it only once; for a second score, use another recipe whose source is the export of this one"
+        )
     return "a recipe can have this step only once"
 
 

@@ -55,19 +55,29 @@ def compile_kernels(say: Callable[[str], None]) -> int:
     """
     if compiled.COMPLETE.is_file():
         return 0
-    wanted, done = kernels(), set[str]()
-    say(f"kernels: compiling {len(wanted)}, once per machine (about a minute on two cores)")
+    wanted, new = kernels(), set[str]()
+    done = _stored(wanted)
+    stored = f"; {len(done)} of them are compiled already" if done else ""
+    say(f"kernels: compiling {len(wanted)}, once per machine (about a minute on two cores){stored}")
     last_line = time.monotonic()
     with progress_bar() as bar:
-        task = bar.add_task("kernels", total=len(wanted))
+        task = bar.add_task("kernels", total=len(wanted), completed=len(done))
         for names in _until(compiled.COMPLETE):
-            done |= (names or set()) & wanted
+            new |= (names or set()) & wanted
+            done |= new
             bar.update(task, completed=len(done))
             if time.monotonic() - last_line > _LINE_SECONDS:
                 last_line = time.monotonic()
                 waits = "waiting for another process to compile them"
                 say(f"kernels: {waits if names is None else f'{len(done)} of {len(wanted)} compiled'}")
-    return len(done)
+    return len(new)
+
+
+def _stored(wanted: set[str]) -> set[str]:
+    """The kernels that are in the cache, such as those of a run that was killed: numba stores each when it is ready. It
+    names a file `module.function-LINE.PYTHON.nbi`."""
+    there = {path.name.rpartition("-")[0] for path in compiled.FOLDER.rglob("*.nbi")}
+    return {name for name in wanted if ".".join(name.split(".")[-2:]) in there}
 
 
 def _until(complete: Path) -> Iterator[set[str] | None]:

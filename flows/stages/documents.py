@@ -36,10 +36,11 @@ from gristmill.tasks.reading.range_plan import Range, RangeRead, corrected
 from gristmill.tasks.reading.ranges import LineCount, count_lines, divide
 from gristmill.tasks.reading.record import Columns
 from gristmill.tasks.reading.shard import FILES, find_types, look
-from gristmill.tasks.reading.sources import Rewrites, Selection, format_of
+from gristmill.tasks.reading.sources import Lines, Rewrites, Selection, format_of
 
 # Sources whose records a stage of their own selects or writes.
 _MADE: Mapping[type, Callable[[RunContext, Any], StageResult]] = {Selection: selection, Rewrites: rewrites}
+JSONL = 2  # of how lines of JSON are read; 2: NaN and Infinity are null
 _EXAMPLES = 3  # of dates that cannot be read, and of files that held nothing
 _RANGE_READ = TypeAdapter(RangeRead)
 
@@ -179,7 +180,9 @@ def _work(steps: Iterable[Step], formats: Mapping[str, SourceFormat], readers: I
     """The work of the steps, of users' readers, and of formats whose libraries decide what is read."""
     work = work_of_steps(steps, readers)
     kinds = dict.fromkeys(format_of(source_format.format) for source_format in formats.values())
-    return replace(work, libraries=(*work.libraries, *(name for kind in kinds for name in kind.libraries)))
+    versions = {"jsonl": JSONL} if Lines in kinds else {}
+    libraries = (*work.libraries, *(name for kind in kinds for name in kind.libraries))
+    return replace(work, versions={**work.versions, **versions}, libraries=libraries)
 
 
 def _divided(phases: PhaseRunner, record: Extraction, places: Sequence[ShardFiles]) -> dict[int, Range]:

@@ -80,22 +80,21 @@ def hidden_ids(lists: Url, documents: Iterable[tuple[str, str | None]]) -> set[s
     return {id_ for id_, entry in zip(ids, named.to_pylist(), strict=True) if entry is not None}
 
 
-def unmatched_entries(lists: Url, folder: str) -> list[str]:
-    """Return entries (`list: entry`) that named no document in the stage `takedowns` of a folder; none of long lists.
+def unmatched_entries(lists: Url, folders: Iterable[str]) -> list[str]:
+    """Return entries (`list: entry`) by which no stage in some folders dropped a document; none of long lists.
 
-    A host above a host that was matched counts as matched, since a document has only its longest entry in the ledger.
+    An entry counts as matched if another list with it matched. A host above a host that was matched counts, too, since
+    a document has only its longest entry in the ledger.
     """
     given = entries(lists, MAX_ENTRIES)
     if given is None:
         return []
-    stage = open_stage(folder)
-    matched: set[str] = set()
-    for shard in range(len(stage.part_records)):
-        rows = parquet.read_table(stage.ledger(shard), ["step", "detail"]).to_pylist()
-        matched |= {row["detail"] for row in rows if row["step"] == STEP}
-    above = {
-        f"{label}: {host.split('.', n)[-1]}"
-        for label, _, host in (one.partition(": ") for one in matched)
-        for n in range(1, host.count(".") + 1)
-    }
-    return [one for one in given if one not in matched and one not in above]
+    details: set[str] = set()
+    for folder in folders:
+        stage = open_stage(folder)
+        for shard in range(len(stage.part_records)):
+            rows = parquet.read_table(stage.ledger(shard), ["rule", "detail"])
+            details |= set(rows.filter(pc.equal(rows["rule"], RULE))["detail"].unique().to_pylist())
+    matched = {each.partition(": ")[2] for each in details if each}
+    matched |= {host.split(".", n)[-1] for host in matched for n in range(1, host.count(".") + 1)}
+    return [one for one in given if one.partition(": ")[2] not in matched]

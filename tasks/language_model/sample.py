@@ -2,12 +2,15 @@
 
 Documents are ordered by a keyed hash of their ids. Each stratum has the same number of documents, and what a small one
 lacks is divided among the others. A sample is known by one number per stratum: the highest hash in it.
+
+A column with few different numbers, such as a grade, has a stratum for each of them. Those of other columns are grouped
+by powers of four.
 """
 
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,8 +27,10 @@ Thresholds = Mapping[str, float]
 """By stratum the highest hash of the sample."""
 
 MAX_STRATA = 10_000
+MAX_NUMBERS = 32  # different ones of a column that has a stratum for each
 SAMPLE = "sample.json"  # in the stage's folder: the thresholds
 _PURPOSE = "annotate"
+_SHOWN = 20  # strata in a line of the log
 
 
 class Sampling(Settings):
@@ -35,34 +40,71 @@ class Sampling(Settings):
     by: tuple[str, ...] = Field(
         (),
         description="Columns by whose values the sample is stratified: each combination has the same number of "
-        "documents. Numbers are grouped by powers of four.",
+        f"documents. Numbers of a column with more than {MAX_NUMBERS} different ones are grouped by powers of four.",
     )
     seed: int = Field(0, description="Seed of the sample.")
 
 
-def strata(table: pa.Table, by: Sequence[str]) -> list[str]:
-    """The stratum of each document: its values as JSON, numbers as their power of four."""
-    columns = [[_group(value) for value in table[name].to_pylist()] for name in by]
+def strata(table: pa.Table, by: Sequence[str], single: Collection[str] = ()) -> list[str]:
+    """The stratum of each document: its values as JSON, numbers as their power of four. `single`: columns whose numbers
+    are strata of their own."""
+    columns = [[_group(value, name in single) for value in table[name].to_pylist()] for name in by]
     if not columns:
         return [""] * len(table)
     return [json.dumps(values, ensure_ascii=False) for values in zip(*columns, strict=True)]
 
 
-def _group(value: Any) -> Any:
-    if isinstance(value, bool) or not isinstance(value, int | float):
+def _group(value: Any, is_single: bool) -> Any:
+    if not _is_number(value):
         return value
+    if is_single and math.isfinite(value):
+        return int(value) if value == int(value) else value
     if not math.isfinite(value) or value < 1:
         return "below 1" if value < 1 else str(value)
     power = math.frexp(value)[1] - 1
     return f"from {4 ** (power // 2)}"
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def single_columns(thresholds: Thresholds, by: Sequence[str]) -> set[str]:
+    """The columns whose numbers are strata of their own, which only the strata of such columns have."""
+    labels = [json.loads(stratum) for stratum in thresholds] if by else []
+    return {name for at, name in enumerate(by) if any(_is_number(label[at]) for label in labels)}
+
+
 def sampled(table: pa.Table, by: Sequence[str], seed: int, thresholds: Thresholds | None) -> np.ndarray:
     """Which rows of a table with `id` and the columns of `by` are in the sample, bool. None: all."""
     if thresholds is None:
         return np.ones(len(table), bool)
-    highest = np.array([thresholds.get(stratum, -1.0) for stratum in strata(table, by)], np.float64)
+    labels = strata(table, by, single_columns(thresholds, by))
+    highest = np.array([thresholds.get(stratum, -1.0) for stratum in labels], np.float64)
     return uniform(table["id"], seed, _PURPOSE) <= highest
+
+
+def numbers_shard(
+    folder: str, number: int, documents: str, kept: str, signals: tuple[str, ...], by: tuple[str, ...]
+) -> dict:
+    """The different finite numbers of each column of a shard, at most one more than MAX_NUMBERS."""
+    table = gather((documents, kept, *signals), kept, list(by))
+    return {name: _numbers(table[name])[: MAX_NUMBERS + 1] for name in by}
+
+
+def _numbers(column: pa.ChunkedArray) -> list[float]:
+    values = (value for value in column.unique().to_pylist() if _is_number(value))
+    return sorted(value for value in values if math.isfinite(value))
+
+
+def columns_of_few(shards: Iterable[Mapping[str, Sequence[float]]], by: Sequence[str]) -> tuple[str, ...]:
+    """The columns of `by` with at most MAX_NUMBERS different numbers in all shards."""
+    found: dict[str, set[float]] = {name: set() for name in by}
+    for each in shards:
+        for name, values in found.items():
+            if len(values) <= MAX_NUMBERS:
+                values.update(each[name])
+    return tuple(name for name in by if 0 < len(found[name]) <= MAX_NUMBERS)
 
 
 def candidates_shard(
@@ -74,10 +116,12 @@ def candidates_shard(
     by: tuple[str, ...],
     of: int,
     seed: int,
+    single: tuple[str, ...] = (),
 ) -> dict:
-    """Write the `of` lowest hashes of each stratum of a shard. Returns the number of documents by stratum."""
+    """Write the `of` lowest hashes of each stratum of a shard. Returns the number of documents by stratum. `single`: as
+    of `strata`."""
     table = gather((documents, kept, *signals), kept, list(by))
-    labels, hashes = strata(table, by), uniform(table["id"], seed, _PURPOSE)
+    labels, hashes = strata(table, by, single), uniform(table["id"], seed, _PURPOSE)
     counts = Counter(labels)
     check_strata(counts, by)
     kept_labels, kept_hashes = lowest(labels, hashes, dict.fromkeys(counts, of))
@@ -116,6 +160,21 @@ def quotas(counts: Mapping[str, int], of: int) -> dict[str, int]:
         result[label] = min(count, share)
         left -= result[label]
     return dict(sorted(result.items()))
+
+
+def described_sample(by: Sequence[str], counts: Mapping[str, int], sizes: Mapping[str, int]) -> str:
+    """A sentence with the strata of a sample, the largest first, and how many documents of each are in it."""
+    strata = sorted(counts, key=lambda label: -counts[label])
+    shown = [
+        f"{', '.join(map(_shown, json.loads(label)))}: {sizes.get(label, 0):,} of {counts[label]:,}"
+        for label in strata[:_SHOWN]
+    ]
+    more = [f"{len(strata) - _SHOWN:,} more strata"] if len(strata) > _SHOWN else []
+    return f"sample by {', '.join(by)}: {'; '.join([*shown, *more])}"
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def find_thresholds(folder: str, number: int, candidates: Sequence[str], quotas: Mapping[str, int]) -> dict:

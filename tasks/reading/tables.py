@@ -2,6 +2,7 @@
 
 import codecs
 import io
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -119,9 +120,29 @@ def _missing(row: dict) -> str:
     return f"missing, there are {keys}{', ...' if len(row) > _SHOWN_KEYS else ''}" if row else "missing"
 
 
+def parse_line(line: bytes) -> Any:
+    """A line of JSON. `NaN`, `Infinity` and `-Infinity`, which Python's `json` writes and JSON does not have, are null.
+    Raises orjson.JSONDecodeError."""
+    try:
+        return orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        if b"NaN" not in line and b"Infinity" not in line:
+            raise
+        constants: list[str] = []
+        try:
+            value = json.loads(line.decode(), parse_constant=constants.append)
+            # what `json` reads and `orjson` does not, such as half of a surrogate pair, is refused here, too
+            strict = orjson.loads(orjson.dumps(value))
+        except (ValueError, TypeError, RecursionError):
+            raise error from None
+        if not constants:
+            raise
+        return strict
+
+
 def _line(number: int, line: bytes, where: str, columns: Columns) -> Record:
     try:
-        row = orjson.loads(line)
+        row = parse_line(line)
     except orjson.JSONDecodeError as error:
         if number == 0 and (shape := _SHAPES.get(line.strip()[:1])) and b"}" not in line:
             return lost(number, "damaged_record", f"{where}: {shape}")

@@ -1,14 +1,18 @@
 """A model learned from annotations of some documents: what it learns from, what it is measured on, what it keeps."""
 
+import json
 import random
 from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 from gristmill.flows.curation import Passed
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.check import check
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports import run_page
@@ -226,8 +230,13 @@ def test_booleans_and_numbers_without_a_threshold(tmp_path, embedder):
     ("changes", "settings", "message"),
     [
         ({"grade": None}, {}, "no document has an annotation in the column grade at this step"),
-        ({"grade": 4.0}, {}, "are good in grade, so a model learns nothing: annotate documents of both kinds"),
-        ({"url": "https://one.example/"}, {}, "annotations in grade are of 1 hosts, which leaves none to"),
+        ({"grade": 4.0}, {}, "are annotated 4 in grade, so a model learns nothing: annotate documents of both kinds\n"),
+        ({}, {"positive": 9}, "are below `positive` in grade, so .* of both kinds, or change `positive`\n"),
+        (
+            {"url": "https://one.example/"},
+            {},
+            "annotations in grade are of one host, and other hosts are needed .*: annotate documents of more hosts\n",
+        ),
         ({}, {"positive": None}, "has numbers, and `kind: fasttext` needs good documents; set `positive`"),
         ({}, {"annotations": 60, "cut": CutRule(f_beta=1)}, "a cut cannot be chosen: the held-out part has"),
         ({"rows": MANY}, {"cut": CutRule(min_precision=0.999)}, "no cut is shown to have a precision of 0.999: of"),
@@ -263,6 +272,12 @@ def test_columns_are_checked_before_a_run():
     assert "has strings; annotate with numbers or booleans" in problem(
         {"step": "language"}, {"step": "distill", "of": "language"}
     )
+    assert "has min_score 2.5, but scores are probabilities from 0 to 1" in problem(
+        {"step": "distill", "of": "grade", "positive": 3, "min_score": 2.5}, columns=["grade"]
+    )
+    assert "has it only once; for a second score, use another recipe whose source is the export of this one" in problem(
+        *[{"step": "distill", "of": "grade", "positive": 3}] * 2, columns=["grade"]
+    )
     assert "has cut and min_score; give one of them" in problem(
         {"step": "distill", "of": "grade", "cut": {"f_beta": 1}, "min_score": 1}, columns=["grade"]
     )
@@ -272,6 +287,26 @@ def test_columns_are_checked_before_a_run():
     assert "has `kind: head` without an embedder" in problem(
         {"step": "distill", "of": "grade", "kind": "head"}, columns=["grade"]
     )
+
+
+def test_strings_and_booleans_with_a_threshold_are_found_by_check(tmp_path):
+    rows = [{"text": f"page {n}", "grade": str(n), "fine": n > 2, "score": n} for n in range(5)]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
+    settings = MachineSettings(home=str(tmp_path / "home"))
+    for form in ("jsonl", "parquet"):
+        source = {"name": "web", form: [str(tmp_path / f"a.{form}")], "columns": ["grade", "fine", "score"]}
+
+        def found(source=source, **step) -> str:
+            recipe = {"name": "x", "sources": [source], "steps": [{"step": "distill", **step}]}
+            return "\n".join(map(str, check(recipe, settings).findings))
+
+        assert "steps.distill.of: cannot be learned from: the column grade has strings; annotate with numbers or " in (
+            found(of="grade", positive=3)
+        )
+        assert "has booleans, which have no threshold; remove `positive`" in found(of="fine", positive=1)
+        assert "has numbers, and `kind: fasttext` needs good documents" in found(of="score")
+        assert not found(of="fine") and not found(of="score", positive=3)
 
 
 @pytest.mark.extended

@@ -10,6 +10,7 @@ from markupsafe import escape
 
 from gristmill.flows.cli.results import takedown_lines
 from gristmill.flows.curation import curate
+from gristmill.flows.machine.runs import RunRecorder
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.check import before_run
 from gristmill.flows.recipe.errors import RecipeError
@@ -203,3 +204,20 @@ def test_entries_that_name_no_document_are_named(given, tmp_path):
         pass
     [line] = takedown_lines(finished(recipe, settings))
     assert line.endswith(": gone.txt: *.site1.example, gone.txt: site9.example"), line
+
+
+def test_entries_that_a_step_url_or_a_recipe_that_is_rewritten_matched_are_not_named(given, tmp_path):
+    settings = MachineSettings(home=str(tmp_path / "home"))
+    (tmp_path / "gone.txt").write_text("site0.example\nsite3.example\nsite9.example\n")
+    url = {"step": "url", "takedowns": [str(tmp_path / "gone.txt")]}
+    (tmp_path / "other.txt").write_text("site3.example\n")
+    other = {**given, "limit": 5, "steps": [], "takedowns": [str(tmp_path / "other.txt")], "mixture": None}
+    recipe = load({**given, "steps": [url], "takedowns": [str(tmp_path / "gone.txt")], "mixture": None, "limit": 5})
+    recorder = RunRecorder(settings.home, recipe.name, flow="corpus", recipe=recipe.model_dump(mode="json"))
+    here = context(settings.home).noting(lambda one: recorder.add(one.label))
+    for each in (load(other), recipe):  # as in a run of a recipe that rewrites the other one
+        for _ in curate(here, each):
+            pass
+    recorder.finished()
+    [line] = takedown_lines(finished(recipe, settings))
+    assert line == "takedown entries that name no curated document: gone.txt: site9.example"

@@ -17,12 +17,14 @@ import orjson
 
 from gristmill.flows.recipe.steps import BUILT_IN
 from gristmill.flows.stages.dedup.earlier_crawls import BANDING, SIGNING
+from gristmill.flows.stages.documents import JSONL
+from gristmill.flows.stages.language_model.asking import STRATA
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/reference/versions.md"
 PACKED = sorted(Path(__file__).parent.glob("*.tar.xz"))
 # Versions that several stages have, or that a stage names beside its steps, by the module that declares them.
-SHARED = {"signing": SIGNING, "banding": BANDING}
+SHARED = {"signing": SIGNING, "banding": BANDING, "jsonl": JSONL, "strata": STRATA}
 _BEGIN, _END = "<!-- versions: python -m tests.homes.versions -->\n", "<!-- end of versions -->\n"
 
 
@@ -105,7 +107,14 @@ def changed(packed: Path) -> set[str]:
         for manifest in manifests(packed)
         if manifest["version"] != (now[manifest["stage"]].version if manifest["stage"] in now else 1)
         or any(version != working.get(name) for name, version in manifest["versions"].items())
+        or _reads_lines_of_before(manifest)
     }
+
+
+def _reads_lines_of_before(manifest: Mapping[str, Any]) -> bool:
+    """Whether documents are of lines of JSON as they were read before that had a version."""
+    formats = manifest["record"].get("formats", {}) if manifest["stage"] == "documents" else {}
+    return "jsonl" not in manifest["versions"] and any(each["format"] == "jsonl" for each in formats.values())
 
 
 def tables() -> str:

@@ -210,7 +210,10 @@ def test_a_deleted_answer_is_asked_again_and_only_that_one(tmp_path):
     ("change", "sentence"),
     [
         ({"prompt": {**PROMPT, "user": "{{ document }} {{ nothing }}"}}, "nothing"),
-        ({"by": ["nothing"], "of": 5}, "nothing"),
+        (
+            {"by": ["nothing"], "of": 5},
+            "add the step that gives it before it, or list a column of a source in its `columns`",
+        ),
         ({"by": ["source"]}, "has `by` without `of`"),
         ({"prompt": "educatoinal"}, "there is no prompt 'educatoinal'; use one of "),
         ({"prompt": "summary"}, "is for rewrites; use one of educational, format, topic"),

@@ -19,7 +19,7 @@ from gristmill.flows.explore.dependents import receipt as receipts
 from gristmill.flows.explore.dependents import takedown
 from gristmill.flows.explore.dependents.documents import holdings
 from gristmill.flows.explore.dependents.erasure import Request, find_targets
-from gristmill.flows.machine.runs import RunRecorder
+from gristmill.flows.machine.runs import RunRecorder, all_runs, forget
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.check import check
 from gristmill.flows.recipe.errors import RecipeError
@@ -352,6 +352,50 @@ def test_a_takedown_leaves_nothing_of_a_document_its_rewrite_and_the_answer(tmp_
     others = [row for shard in range(2) for row in parquet.read_table(new.part(shard)).to_pylist()]
     assert others == [row for row in rewritten if row["url"] != gone[0]]
     assert len(list((home / "answers").rglob("*.json"))) == 28
+
+
+@pytest.mark.extended
+def test_the_steps_that_a_receipt_gives_for_the_extraction_of_the_other_recipe_end_clean(tmp_path, monkeypatch):
+    recipe, home, other = write(tmp_path, of=6), tmp_path / "home", tmp_path / "a.yaml"
+    given = json.loads(recipe.read_text())
+    recipe.write_text(json.dumps({**given, "sources": given["sources"][1:], "takedowns": ["takedown.txt"]}))
+
+    def take_down() -> receipts.Receipt:
+        settings = MachineSettings(home=str(home))  # configures the jobs of this process
+        receipt = takedown.write(settings, takedown.plan(settings, load(recipe), Request(entries=(gone,))))
+        recorded(home, recipe)
+        takedown.remove_released(settings, receipt, "b")
+        return receipts.search(settings, graph_of(str(home)), receipt)
+
+    with serving(mode="rewrite", latency=0) as server, asking(server, monkeypatch):
+        monkeypatch.setenv("GRISTMILL_LM__BASE_URL", server.base_url)
+        recorded(home, other)
+        recorded(home, recipe)
+        [stage] = [
+            each for each in Home(str(home)).stages("documents") if "derived_from" in parquet.columns(each.part(0))
+        ]
+        rows = [row for path in stage.parts for row in parquet.read_table(path, ["derived_from", "url"]).to_pylist()]
+        gone, url = rows[0]["derived_from"], rows[0]["url"]
+        lines = [*receipts.lines(take_down())]
+        [said] = [line for line in lines if line.startswith("documents-")]
+        assert ", the extraction of a, is kept by runs of the recipes a, b" in said
+        steps = lines[lines.index(said) + 1 :]
+        assert steps[0].startswith("  1. begin the steps of a with {step: url, takedowns: [LIST]}")
+        assert steps[1].endswith(f"no effect there: {url}") and "drawn again" in steps[2]
+        (tmp_path / "takedown.txt").write_text((tmp_path / "takedown.txt").read_text() + f"{url}\n")
+        first = {"step": "url", "takedowns": [str(tmp_path / "takedown.txt")]}
+        other.write_text(json.dumps({**json.loads(other.read_text()), "steps": [first]}))
+        assert steps[3] == "  2. gristmill corpus, with each of these recipes: a, b"
+        recorded(home, other)
+        recorded(home, recipe)
+        labels = [line.rpartition(" ")[2] for line in steps if line.startswith("  3. gristmill home forget ")]
+        assert {label.partition("/")[0] for label in labels} == {"a", "b"}
+        for run in all_runs(str(home)):
+            if run.label in labels:
+                forget(str(home), run)
+        last = take_down()
+        assert last.is_clean, last.last
+        assert server.bill()["requests"] == 7, "one document enters the sample, as the receipt says"
 
 
 @pytest.mark.extended

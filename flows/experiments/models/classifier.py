@@ -6,6 +6,7 @@ vectors of an embedder; it is trained on labeled texts, or on labels of document
 
 import logging
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -41,6 +42,7 @@ from gristmill.tasks.models.classifiers import (
     ordered,
     train,
 )
+from gristmill.tasks.models.distillation.held_out import MIN_HOSTS
 from gristmill.tasks.models.embedders import Embedder, EmbedderFiles, embedder_files, vectors_of
 from gristmill.tasks.models.embedding import Embedding, described
 from gristmill.tasks.models.heads import Head
@@ -57,6 +59,7 @@ log = logging.getLogger(__name__)
 _SOURCE: TypeAdapter[Source] = TypeAdapter(Source)
 _MAX_BYTES = 1 << 30  # of a text
 _BATCH = 1000
+_SHOWN_LABELS = 10
 # Columns that say what a text comes from. Of `url` the host counts: pages of one host are like each other.
 GROUPS = ("group", "host", "page", "page_id", "document", "document_id", "doc_id", "url")
 # Models of half of a few thousand examples are worse than the one that is written: in ten parts they have nine tenths.
@@ -84,9 +87,11 @@ def from_labels(
     """
     of_two = {True: GOOD, False: BAD}
     group_option, group = group, group or grouped_by(kind, patterns, text, label)
+    good_labels = {*map(_of_json, good)}
 
     def fill(examples: Examples, by_host: bool) -> None:
         batch: dict[str, list[tuple[str, str]]] = {}
+        labels = Counter[str]()
         for each, its_label, its_group in _rows(kind, patterns, text, label, group):
             if by_host:
                 its_group = page_host(its_group) or its_group
@@ -94,21 +99,40 @@ def from_labels(
                 raise ValueError(
                     f"a text of {', '.join(patterns)} has no {group_option}; choose another key with --group-column"
                 )
-            name = of_two[its_label in good] if good else LABEL + "_".join(its_label.split())
+            labels[_of_json(its_label)] += 1
+            name = of_two[_of_json(its_label) in good_labels] if good else LABEL + "_".join(its_label.split())
             texts = batch.setdefault(name, [])
             texts.append((each, its_group or each))
             if len(texts) == _BATCH:
                 _add(examples, batch)
+        if good and labels and not labels.keys() & good_labels:
+            raise ValueError(_no_good_label(good, labels))
         _add(examples, batch)
 
     make = _make if good else _make_topics
+    pages = partial(fill, by_host=False)
     if group != "url":
-        return make(out, settings, partial(fill, by_host=False), {"folds_by": group or text})
+        return make(out, settings, pages, {"folds_by": group or text})
     try:
         return make(out, settings, partial(fill, by_host=True), {"folds_by": "host of url"})
     except FoldsError:
         _warn_of_few_hosts()
-        return make(out, settings, partial(fill, by_host=False), {"folds_by": "url"})
+        by_page = {"folds_by": "url"}
+        return _make(out, settings, pages, by_page, _FEW_HOSTS) if good else _make_topics(out, settings, pages, by_page)
+
+
+def _of_json(label: str) -> str:
+    """A label as JSON writes it: Python's spelling of booleans differs."""
+    return label.lower() if label in ("True", "False") else label
+
+
+def _no_good_label(good: Sequence[str], labels: Counter[str]) -> str:
+    shown = ", ".join(label for label, _ in labels.most_common(_SHOWN_LABELS))
+    more = f" and {len(labels) - _SHOWN_LABELS:,} more" if len(labels) > _SHOWN_LABELS else ""
+    return f"no label is {' or '.join(good)}; labels in the files: {shown}{more}. Name one of them with --good"
+
+
+_FEW_HOSTS = "the examples of a label are of too few hosts, and pages of one host are alike: add examples of more hosts"
 
 
 def _warn_of_few_hosts() -> None:
@@ -146,7 +170,7 @@ def from_recipe(out: str, name: str, machine: MachineSettings | None = None) -> 
         return _make(out, settings, quality.sample(*parts, settings, heldout, by_host=True), {"folds_by": "host"})
     except FoldsError:
         _warn_of_few_hosts()
-        return _make(out, settings, quality.sample(*parts, settings, heldout), {"folds_by": "document"})
+        return _make(out, settings, quality.sample(*parts, settings, heldout), {"folds_by": "document"}, _FEW_HOSTS)
 
 
 def arriving(recipe: Recipe, step: CorpusStep, machine: MachineSettings) -> Corpus:
@@ -161,28 +185,42 @@ def arriving(recipe: Recipe, step: CorpusStep, machine: MachineSettings) -> Corp
 
 
 def _make(
-    out: str, settings: Classifier, fill: Callable[[Examples], None], told: Mapping[str, Any] | None = None
+    out: str,
+    settings: Classifier,
+    fill: Callable[[Examples], None],
+    told: Mapping[str, Any] | None = None,
+    no_interval: str = "",
 ) -> dict[str, Any]:
-    """Train a classifier of good examples, and write it with its description and its curves."""
+    """Train a classifier of good examples, and write it with its description and its curves. `no_interval`: why its
+    measures have no interval."""
     with _trained(out, settings, fill, (GOOD, BAD)) as (examples, probabilities):
         scores = probabilities[:, examples.names.index(GOOD)]
         figures = {"examples": len(scores), "good": int(examples.good.sum()), **measures(examples.good, scores)}
-        figures |= _separation(examples, scores)
+        figures |= _separation(examples, scores, no_interval)
         figures |= told or {}
         files.write_bytes(f"{out}.svg", curves_file(examples.good, scores))
     classifiers.write(out, settings, figures)
     return figures
 
 
-def _separation(examples: Ordered, scores: np.ndarray) -> dict[str, Any]:
+def _separation(examples: Ordered, scores: np.ndarray, no_interval: str) -> dict[str, Any]:
     """The area under the ROC curve within folds, with its interval, and that of the length of texts, longer or shorter.
-    `above_length`: how much larger the first is, at the lower end of the interval."""
+    `above_length`: how much larger the first is, at the lower end of the interval. Without an interval where a label
+    has fewer than MIN_HOSTS groups, which are the independent examples, or where `no_interval` is the reason."""
     good, folds, groups = examples.good, examples.folds, examples.groups
     area, deviations = roc_auc_of_folds(good, scores, folds)
     lengths = examples.lengths.astype(np.float64)
     of_length, others = roc_auc_of_folds(good, lengths, folds)
     if of_length < 0.5:
         of_length, others = 1 - of_length, -others
+    counts = [len(np.unique(groups[kind])) for kind in (good, ~good)]
+    if min(counts) < MIN_HOSTS and not no_interval:
+        no_interval = (
+            f"the good examples are of {counts[0]:,} origins and the others of {counts[1]:,}, and {MIN_HOSTS} are "
+            "needed of each: add examples of others"
+        )
+    if no_interval:
+        return {"roc_auc": area, "length_roc_auc": of_length, "no_interval": no_interval}
     interval = auc_estimate(area, deviations, good, groups)
     above = area - of_length - auc_half_width(deviations - others, good, groups)
     ends = {"roc_auc_low": interval.low, "roc_auc_high": interval.high}
@@ -344,7 +382,7 @@ def _make_head(
 
 def _number(label: str, good: Sequence[str]) -> float:
     if good:
-        return float(label in good)
+        return float(_of_json(label) in {*map(_of_json, good)})
     try:
         return float(label)
     except ValueError:

@@ -18,6 +18,7 @@ from gristmill.flows.explore.dependents.affected import Affected
 from gristmill.flows.explore.dependents.answers import answers_about
 from gristmill.flows.explore.dependents.documents import FoundDocuments
 from gristmill.flows.explore.dependents.erasure import LIKE, Request, Target
+from gristmill.flows.explore.dependents.owners import owners
 from gristmill.flows.explore.dependents.scan import Scanned, scan
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.reports.dependents.graph import HomeGraph
@@ -174,13 +175,22 @@ def _to_delete(graph: HomeGraph, scanned: Scanned, homes: Sequence[str], folders
 
 
 def _remaining(graph: HomeGraph, scanned: Scanned) -> list[dict[str, Any]]:
-    """The stages with remnants, and the recipes whose recorded runs keep them."""
+    """The stages with remnants, the recipes whose recorded runs keep them, and these runs. Of an extraction also the
+    recipes whose it is, and whether documents were sampled from it to be rewritten."""
     root = f"{files.join(graph.home, 'stages')}/"
     labels = {one.path.removeprefix(root).partition("/")[0] for one in scanned.remnants if one.path.startswith(root)}
     found = []
     for label in sorted(labels):
-        runs = sorted({run.name for run in graph.runs if label in graph.origins(run.stages)})
-        found.append({"stage": label, "kept_by_recipes": runs})
+        runs = [run for run in graph.runs if label in graph.origins(run.stages)]
+        one: dict[str, Any] = {
+            "stage": label,
+            "kept_by_recipes": sorted({run.name for run in runs}),
+            "runs": [run.label for run in runs],
+        }
+        if label in graph.stages and graph.stages[label].name == "documents":
+            readers = {graph.stages[each].name for each in graph.dependents([label]) if each in graph.stages}
+            one |= {"recipes": owners(graph, label), "is_sampled": "rewrites_sample" in readers}
+        found.append(one)
     return found
 
 
@@ -285,9 +295,10 @@ def _search_lines(receipt: Receipt, last: Mapping[str, Any]) -> Iterator[str]:
         yield from _deletion(path)
     for one in last["remaining_stages"]:
         recipes = ", ".join(one["kept_by_recipes"]) or "none: gristmill home gc --delete --days 0 removes it"
-        yield f"{one['stage']} is kept by runs of the recipes {recipes}"
+        of = f", the extraction of {' or '.join(one['recipes'])}," if one.get("recipes") else ""
+        yield f"{one['stage']}{of} is kept by runs of the recipes {recipes}"
         if one["stage"].startswith("documents-") and one["kept_by_recipes"]:
-            yield "  to remove it, name the list in a step `url` before `extract` of these recipes, and run them again"
+            yield from (f"  {line}" for line in _removal_of_extraction(receipt, one))
     if last.get("to_delete"):
         yield f"then search again: gristmill home takedown --check {receipt.id}"
     for why, each in last["not_searched"].items():
@@ -298,6 +309,22 @@ def _search_lines(receipt: Receipt, last: Mapping[str, Any]) -> Iterator[str]:
     else:
         paths = len({one["path"] for one in last["remnants"]})
         yield f"NOT CLEAN: {paths:,} files have parts of the documents, {len(last['unread']):,} could not be read"
+
+
+def _removal_of_extraction(receipt: Receipt, one: Mapping[str, Any]) -> Iterator[str]:
+    """The steps after which a stage `documents` is gone. `one`: as `_remaining` describes it."""
+    documents = receipt.value["documents"]
+    recipes = " or ".join(one.get("recipes") or one["kept_by_recipes"])
+    yield f"1. begin the steps of {recipes} with {{step: url, takedowns: [LIST]}}, with the takedown list of the recipe"
+    if by_id := sorted({each["url"] for each in documents if each["url"] and each["entry"].endswith(each["id"])}):
+        yield f"   add these URLs to the list, since ids have no effect there: {', '.join(by_id[:_SHOWN])}"
+    if without := sorted({each["file"] for each in documents if not each["url"]}):
+        yield f"   remove documents without a URL from their source files: {', '.join(without[:_SHOWN])}"
+    if one.get("is_sampled"):
+        yield "   the sample of documents to rewrite is drawn again: others may enter it, and are asked about"
+    yield f"2. gristmill corpus, with each of these recipes: {', '.join(one['kept_by_recipes'])}"
+    yield from (f"3. gristmill home forget {run}" for run in one.get("runs", ()))
+    yield "4. repeat this takedown: gristmill home takedown RECIPE, with the same entries and --write"
 
 
 def _deletion(path: str) -> Iterator[str]:

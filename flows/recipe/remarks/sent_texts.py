@@ -6,19 +6,19 @@ from dataclasses import dataclass, replace
 
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, load
+from gristmill.flows.recipe.remarks.request_limits import MeasuredDocuments, limits, measured_documents
 from gristmill.tasks.engine.options import LanguageModelServer
 from gristmill.tasks.language_model.annotate import Annotate
 from gristmill.tasks.language_model.rewriting import RewriteSettings
 from gristmill.tasks.pii.step import Pii
 from gristmill.tasks.reading.sources import Rewrites
 
-_CHARACTERS_A_TOKEN = 3  # about 4 in English, and 1 to 2 in Chinese
-
 
 @dataclass(frozen=True)
 class _Asking:
     """A step or a source that asks a model. `documents`: which, in words; `of`: how many, None for all; `unmasked`:
-    where a step `pii` is missing, "" with one; `before`: all that decides which texts are sent, besides files."""
+    where a step `pii` is missing, "" with one; `before`: all that decides which texts are sent, besides files;
+    `measured`: these documents by a finished run."""
 
     where: str
     documents: str
@@ -27,6 +27,7 @@ class _Asking:
     windows: int
     unmasked: str
     before: tuple[str, ...]
+    measured: MeasuredDocuments | None
 
 
 def sent_texts(recipe: Recipe, settings: MachineSettings) -> Iterator[str]:
@@ -64,7 +65,8 @@ def _asking(recipe: Recipe, settings: MachineSettings, path: tuple[str, ...] = (
             documents = "all documents" if step.of is None else f"{step.of:,} documents"
             before = (*sources, *(each.model_dump_json() for each in recipe.steps[: index + 1]))
             unmasked = "" if masked else "before it"
-            yield _Asking(f"steps.{step.step}", documents, step.of, step, step.windows, unmasked, before)
+            measured = measured_documents(settings.home, recipe, index)
+            yield _Asking(f"steps.{step.step}", documents, step.of, step, step.windows, unmasked, before, measured)
     for source in map(settings.placed, recipe.sources):
         if isinstance(source, Rewrites):
             rewrite = source.rewrite
@@ -79,7 +81,8 @@ def _asking(recipe: Recipe, settings: MachineSettings, path: tuple[str, ...] = (
             documents = f"{'all' if rewrite.of is None else f'{rewrite.of:,}'} documents of {other.name}"
             unmasked = "" if any(isinstance(step, Pii) for step in other.steps) else f"in {other.name}"
             before = (rewrite.model_dump_json(),)
-            yield _Asking(f"sources.{source.name}", documents, rewrite.of, rewrite, 1, unmasked, before)
+            measured = measured_documents(settings.home, other)
+            yield _Asking(f"sources.{source.name}", documents, rewrite.of, rewrite, 1, unmasked, before, measured)
 
 
 def _has_prompt(asking: _Asking) -> bool:
@@ -98,15 +101,5 @@ def _sentence(asking: _Asking, server: LanguageModelServer) -> str:
         prompt = sum(len(message["content"]) for message in templates.messages("", defaultdict(str)))
     except ValueError:  # a template may need values
         prompt = len(templates.system + templates.user)
-    tokens_in = asking.windows * (asking.settings.characters + prompt) // _CHARACTERS_A_TOKEN
-    tokens_out = asking.windows * asking.settings.max_tokens
-    price = server.price(1000 * tokens_in, 1000 * tokens_out)
-    cost = f", at most {price:.2f} per 1,000 documents" if price else ""
-    if price and asking.of is not None:
-        cost += f" and {price * asking.of / 1000:.2f} in all"
-    repairs = ", without repairs" if isinstance(asking.settings, Annotate) else ""
-    return (
-        f"{asking.where}: sends {asking.documents} to {server.host}; if a token has {_CHARACTERS_A_TOKEN} characters, "
-        f"as in English, each is at most {tokens_in:,} prompt and {tokens_out:,} completion tokens{cost}{repairs}; "
-        f"Chinese or Thai has up to {_CHARACTERS_A_TOKEN} times as many prompt tokens"
-    )
+    line = limits(server, asking.settings, asking.windows, prompt, asking.of, asking.measured)
+    return f"{asking.where}: sends {asking.documents} to {server.host}{line}"

@@ -14,12 +14,22 @@ from gristmill.tasks.engine import options
 from gristmill.tasks.engine.lease import lease
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import Each, PhaseRunner
-from gristmill.tasks.engine.spec import StageSpec
+from gristmill.tasks.engine.spec import StageSpec, Work
 from gristmill.tasks.language_model.answers import FOLDER as ANSWERS
 from gristmill.tasks.language_model.questions import DocumentShards, Questions, ask_client
-from gristmill.tasks.language_model.sample import Sampling, candidates_shard, check_strata, find_thresholds, quotas
+from gristmill.tasks.language_model.sample import (
+    Sampling,
+    candidates_shard,
+    check_strata,
+    columns_of_few,
+    described_sample,
+    find_thresholds,
+    numbers_shard,
+    quotas,
+)
 
 ASKING = "asking"  # in the folder of answers: leases of stages that ask, by model and prompt
+STRATA = 2  # 2: one for each number of columns with few different ones
 BILL = "bill.json"  # in a stage's folder: what its answers cost on the server that gave them
 
 
@@ -32,6 +42,7 @@ def document_sample(context: RunContext, corpus: Corpus, sampling: Sampling, nam
         record=sampling,
         inputs=corpus.inputs(signals=bool(sampling.by)),
         places=corpus.places,
+        work=Work(versions={"strata": STRATA} if sampling.by else {}),
     )
     return context.build(spec)
 
@@ -39,13 +50,18 @@ def document_sample(context: RunContext, corpus: Corpus, sampling: Sampling, nam
 def _sample(phases: PhaseRunner, record: Sampling, places: CorpusPlaces) -> dict:
     """Draw a sample of documents."""
     jobs = Each(places.applied, lambda i: {**places.shard(i), "signals": places.signals[i] if record.by else ()})
-    common = {"by": record.by, "of": record.of, "seed": record.seed}
+    common: dict[str, Any] = {"by": record.by, "of": record.of, "seed": record.seed}
+    if record.by:
+        numbers = phases.map("numbers", numbers_shard, jobs, temporary=True, common={"by": record.by})
+        common["single"] = columns_of_few(numbers.values(), record.by)
     counted = phases.map("candidates", candidates_shard, jobs, common=common)
     counts = Counter[str]()
     for each in counted.values():
         counts.update(each["counts"])
         check_strata(counts, record.by)
     sizes = quotas(counts, record.of or 0)
+    if record.by:
+        phases.message(described_sample(record.by, counts, sizes))
     parts = Parts(phases.folder, places.applied)
     phases.once("choose", find_thresholds, {"candidates": parts, "quotas": sizes}, grows="documents")
     return {"documents": dict(sorted(counts.items())), "sample": sizes}

@@ -82,7 +82,7 @@ def _rewrite(phases: PhaseRunner, record: RewriteRecord, places: AskingPlaces) -
     drops = Counter[str]()
     for each in counted:
         drops.update(each["steps"][0]["drops"])
-    dropped_by = f"; dropped by {dropped(dict(drops))}" if drops else ""
+    dropped_by = f"; {dropped(dict(drops))}" if drops else ""
     phases.message(f"{record.step}: {sum(each['rows_out'] for each in counted):,} rewrites{dropped_by}")
     return {
         "asked": sum(each["rows_in"] for each in counted),

@@ -132,7 +132,7 @@ def train_model(
     held = uniform(table["host"], settings.seed, "distill-held-out") < settings.held_out
     threshold = 1.0 if kind == "bool" else settings.positive
     seen, unseen = table.filter(pa.array(~held)), table.filter(pa.array(held))
-    _check(seen, unseen, threshold, settings)
+    _check(seen, unseen, threshold, kind, settings)
     if settings.kind == "fasttext":
         assert threshold is not None, "`column_problem` asks for `positive`"
         scores, trained = _fit_fasttext(folder, gathered, settings, threshold, seen, unseen)
@@ -155,21 +155,35 @@ def _good(table: pa.Table, threshold: float) -> pa.ChunkedArray:
     return pc.greater_equal(table["label"], threshold)
 
 
-def _check(seen: pa.Table, unseen: pa.Table, threshold: float | None, settings: Learning) -> None:
-    hosts = [pc.count_distinct(each["host"]).as_py() for each in (seen, unseen)]
+def _check(seen: pa.Table, unseen: pa.Table, threshold: float | None, kind: str, settings: Learning) -> None:
+    column, both = settings.of, pa.concat_tables([seen, unseen])
     if not len(seen) or not len(unseen):
+        hosts = pc.count_distinct(both["host"]).as_py()
+        if hosts == 1:
+            raise ValueError(
+                f"all {len(both):,} annotations in {column} are of one host, and other hosts are needed to measure the "
+                "model: annotate documents of more hosts"
+            )
         use = "hold out" if len(seen) else "learn from"
         raise ValueError(
-            f"the {len(seen) + len(unseen):,} annotations in {settings.of} are of {sum(hosts):,} hosts, which leaves "
-            f"none to {use}: annotate documents of more hosts, or change `held_out`"
+            f"the {len(both):,} annotations in {column} are of {hosts:,} hosts, which leaves none to {use}: annotate "
+            "documents of more hosts, or change `held_out`"
         )
     labels = seen["label"] if threshold is None else _good(seen, threshold)
-    if pc.count_distinct(labels).as_py() < 2:
-        kinds = "annotated alike" if threshold is None else "good" if labels[0].as_py() else "below `positive`"
+    if pc.count_distinct(labels).as_py() > 1:
+        return
+    value = seen["label"][0].as_py()
+    alike = f"{'true' if value else 'false'}" if kind == "bool" else f"{value:g}"
+    if kind == "bool" or pc.count_distinct(both["label"]).as_py() == 1:
         raise ValueError(
-            f"all {len(seen):,} documents to learn from are {kinds} in {settings.of}, so a model learns nothing: "
-            "annotate documents of both kinds" + ("" if threshold is None else ", or change `positive`")
+            f"all {len(seen):,} documents to learn from are annotated {alike} in {column}, so a model learns nothing: "
+            "annotate documents of both kinds"
         )
+    kinds = "annotated alike" if threshold is None else "good" if labels[0].as_py() else "below `positive`"
+    raise ValueError(
+        f"all {len(seen):,} documents to learn from are {kinds} in {column}, so a model learns nothing: annotate "
+        "documents of both kinds" + ("" if threshold is None else ", or change `positive`")
+    )
 
 
 def _fit_fasttext(

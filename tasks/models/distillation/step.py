@@ -24,6 +24,7 @@ from gristmill.tasks.models.filter import LearnedFilter
 SCORE = "distill_score"
 HELD_OUT = "distill_held_out"
 HOST = "distill_host"  # of a held-out document, else null
+_SHARES = "scores are probabilities from 0 to 1, so no document is kept; set `min_score` to 1 or less"
 
 
 class WordModel(FastText):
@@ -121,6 +122,8 @@ class Distill(Thresholds, Learning, LearnedFilter):
     def _one_kind(self) -> Self:
         if self.kind == "head" and self.model is None:
             raise ValueError("has `kind: head` without an embedder; set `model` to its folder")
+        if self.kind == "fasttext" and self.min_score is not None and self.min_score > 1:
+            raise ValueError(f"has min_score {self.min_score:g}, but {_SHARES}")
         unused = ("fasttext",) if self.kind == "head" else ("model", "embedder", "penalty")
         for name in unused:
             if getattr(self, name) != type(self).model_fields[name].default:
@@ -167,9 +170,14 @@ class Distill(Thresholds, Learning, LearnedFilter):
 def column_problem(settings: Learning, kind: str) -> str:
     """What is wrong with a column of annotations of a kind: `bool`, `string`, or a number; "" where nothing is."""
     if kind == "string":
-        return f"the column {settings.of} has strings; annotate with numbers or booleans"
+        return (
+            f"the column {settings.of} has strings; annotate with numbers or booleans, or convert the column in the "
+            "files of the source"
+        )
     if kind == "bool" and settings.positive is not None:
         return f"the column {settings.of} has booleans, which have no threshold; remove `positive`"
+    if kind == "bool" and (getattr(settings, "min_score", None) or 0) > 1:
+        return f"the column {settings.of} has booleans, and {_SHARES}"
     if kind != "bool" and settings.positive is None:
         cut = getattr(settings, "cut", None)
         if settings.kind == "fasttext" or cut is not None:

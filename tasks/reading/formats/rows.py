@@ -117,7 +117,7 @@ class Lines(_Rows, Columned):
             if not line.strip():
                 continue
             try:
-                row = orjson.loads(line)
+                row = tables.parse_line(line)
             except orjson.JSONDecodeError:
                 row = None
             if not isinstance(row, dict):

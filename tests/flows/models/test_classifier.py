@@ -27,6 +27,7 @@ from gristmill.tasks.models.classifiers import (
     Classifier,
     calibration_error,
     measures,
+    ordered,
     passes,
     probabilities,
 )
@@ -93,6 +94,19 @@ def test_a_model_that_only_knows_the_length_is_not_better_than_it(tmp_path):
     assert found["length_roc_auc"] > 0.999 and found["above_length"] <= 0 and found["folds_by"] == "host of url"
 
 
+@pytest.mark.extended
+def test_good_examples_of_one_host_give_no_interval(tmp_path):
+    given = [row | {"url": f"https://h{row['n'] * (row['verdict'] != 'fine')}.org/{row['n']}"} for row in rows(90)]
+    (tmp_path / "l.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in given))
+    found = train(tmp_path / "m.bin", "jsonl", tmp_path / "l.jsonl")
+    assert found["roc_auc"] > 0.9 and not {"roc_auc_low", "roc_auc_high", "above_length"} & found.keys()
+    assert found["no_interval"].startswith("the examples of a label are of too few hosts")
+    few = [row | {"group": f"g{row['n'] % 9 + 9 * (row['verdict'] != 'fine')}"} for row in given]
+    (tmp_path / "g.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in few))
+    found = train(tmp_path / "g.bin", "jsonl", tmp_path / "g.jsonl")
+    assert found["no_interval"].startswith("the good examples are of 9 origins and the others of 9, and 10 are needed")
+
+
 def planted_pages(seed: int, n: int, style: str) -> list[dict]:
     """Pages of hosts with words of their own, whose kind follows from other words, from their host, and from chance."""
     rng = np.random.default_rng(seed)
@@ -145,6 +159,23 @@ def test_files_that_cannot_be_learned_from_are_refused(tmp_path, line, why):
     with pytest.raises(ValueError, match=why):
         train(tmp_path / "m.bin", "jsonl", tmp_path / "l.jsonl")
     assert not (tmp_path / "m.bin").exists()
+
+
+@pytest.mark.parametrize("good", ["true", "True"])
+def test_booleans_are_labels_as_json_spells_them(tmp_path, monkeypatch, good):
+    lines = [{"body": f"text {n}", "verdict": n < 3} for n in range(10)]
+    (tmp_path / "l.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    counts = {}
+
+    def counted(out, settings, fill, told):
+        with ordered(settings, fill) as examples:
+            counts.update(good=int(examples.good.sum()), examples=len(examples.labels))
+        return counts
+
+    monkeypatch.setattr(classifier, "_make", counted)
+    assert train(tmp_path / "m.bin", "jsonl", tmp_path / "l.jsonl", [good]) == {"good": 3, "examples": 10}
+    with pytest.raises(ValueError, match=r"^no label is 1 or yes; labels in the files: false, true. Name one of them"):
+        train(tmp_path / "m.bin", "jsonl", tmp_path / "l.jsonl", ["1", "yes"])
 
 
 def test_what_is_wrong_with_a_classifier_is_said_before_a_run(tmp_path):

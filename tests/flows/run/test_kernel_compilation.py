@@ -71,6 +71,30 @@ def test_each_part_runs_to_its_end(part):
     CALLS[part]()
 
 
+@pytest.mark.extended
+def test_kernels_of_a_run_that_was_killed_are_found_by_the_next(tmp_path):
+    """numba stores each kernel when it is ready, so the next process compiles none of those that are counted."""
+    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    names = {"_holdout", "_holdouts"}
+    use = f"""{LISTEN}
+import os, signal
+import numpy as np
+from gristmill.flows.run.kernel_compilation import _stored, kernels
+from gristmill.tasks.kernels.minhash import holdout
+print("stored", *_stored(kernels()))
+holdout(np.arange(4, dtype=np.uint64), np.array([0, 2, 4]), 1)
+print("stored", *_stored(kernels()), flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    said = []
+    for _ in range(2):
+        run = subprocess.run([sys.executable, "-P", "-c", use], env=environment, stdout=subprocess.PIPE, text=True)
+        said.append([{word.rpartition(".")[2] for word in line.split()} for line in run.stdout.splitlines()])
+    assert said[0][0] == {"stored"} and said[0][-1] == {"stored", *names}
+    assert {"compiled", "_holdout"} in said[0] and {"compiled", "_holdouts"} in said[0]
+    assert said[1] == [{"stored", *names}] * 2
+
+
 @pytest.mark.slow
 def test_two_processes_compile_all_kernels_once_and_a_run_compiles_none(tmp_path):
     environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}

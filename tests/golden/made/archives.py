@@ -283,6 +283,7 @@ def write_texts(folder: Path) -> None:
             "not json",
             '{"text": "twice", "text": "later"}',
             '{"text": "sur\\ud800rogate"}',
+            '{"text": "no number", "score": NaN, "far": [-Infinity, 1], "quoted": "NaN"}',
         ),
         *(
             '{"text": "nested", "url": ["x"], "extra": {"a": {"b": [1, null]}}}',

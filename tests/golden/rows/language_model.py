@@ -8,7 +8,7 @@ from gristmill.tasks.documents.selection import select
 from gristmill.tasks.language_model.annotate import Annotate, AnnotationConversation
 from gristmill.tasks.language_model.answers import Answer, AnswerStore
 from gristmill.tasks.language_model.rewriting import Checks, Rewrite, RewriteRecord, RewriteSettings, SingleRequest
-from tests.golden.rows.row import EDGES, WEB, Row, Settings, placed, recipe
+from tests.golden.rows.row import COPIES, EDGES, WEB, Row, Settings, placed, recipe
 from tests.golden.run import Golden
 
 PROMPT: Settings = {
@@ -130,6 +130,7 @@ ROWS = (
     _rewrite_row("rewrites-few", ("rewrites_sample",), [EDGES], [], of=12),
     _row("annotate", [EDGES]),
     _row("annotate-dropped", [EDGES], ("annotate_sample", "annotate_cut"), of=12, failed="drop", repairs=0),
+    _row("annotate-numbers", [COPIES], ("annotate_sample",), of=12, by=["score"]),
     _row(
         "annotate-sample",
         [EDGES, WEB],

@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import math
 import random
 import tracemalloc
 import zlib
@@ -123,6 +124,24 @@ def test_a_wrong_line_costs_one_record(tmp_path):
     for record, begin in zip(found[1::2], begins, strict=True):
         assert record.problem[1].startswith(f"line {record.offset + 1}, at byte {begin}: ")
         assert record.payload == b"" and len(record.problem[1]) <= 200
+
+
+def test_constants_that_json_does_not_have_are_null(tmp_path):
+    """As null in tables; Python's `json` writes them."""
+    rows = [{"text": f"row {n}", "score": value} for n, value in enumerate((math.nan, math.inf, -math.inf, 0.5))]
+    rows += [{"text": "NaN is Infinity", "score": [math.nan, {"a": math.inf}]}]
+    lines = [
+        *map(json.dumps, rows),
+        '{"text": "NaN", "score": nan}',
+        '{"text": "half \\ud800", "score": NaN}',
+        '{"text": "more", "score": 36893488147419103232, "b": NaN}',
+        '{"text": "NaN in a \xff"}',
+    ]
+    (tmp_path / "a.jsonl").write_bytes("\n".join(lines).encode("latin-1"))
+    read = [*records(str(tmp_path / "a.jsonl"), "jsonl", Columns("text", every=True), 1 << 20)]
+    assert [each.payload.decode() for each in read[:5]] == [row["text"] for row in rows]
+    assert [each.own["score"] for each in read[:5]] == [None, None, None, 0.5, [None, {"a": None}]]
+    assert [each.problem[0] for each in read[5:]] == ["damaged_record"] * 4
 
 
 def test_columns_that_nobody_named_are_empty(tmp_path):
