@@ -35,16 +35,18 @@ def annotated(tmp_path, **step) -> dict:
 
 
 def numbers(sentence: str) -> list[float]:
-    return [float(each.replace(",", "")) for each in re.findall(r"\d[\d,]*\.?\d*", sentence.partition("if a token")[2])]
+    return [float(each.replace(",", "")) for each in re.findall(r"\d[\d,]*\.?\d*", sentence.partition("the limit")[2])]
 
 
 def test_the_price_is_an_upper_bound_by_the_settings(tmp_path, machine):
     [line] = sent_texts(load(annotated(tmp_path)), machine)
-    # 270 characters of text and some of the prompt, in tokens of 3; 3 and 30 for a million tokens
-    three, tokens_in, tokens_out, price, thousand, whole = numbers(line)[:6]
-    assert (three, tokens_out, thousand) == (3, 10, 1000) and 90 < tokens_in < 140
-    per_thousand = (tokens_in * 3 + 10 * 30) * 1000 / 1e6
-    assert (price, whole) == pytest.approx((per_thousand, per_thousand / 50), abs=0.005)
+    # 270 characters of text and some of the prompt, of which a token has 3 in English and 1 elsewhere; 3 and 30 for a
+    # million tokens
+    english, other, tokens_out, price, thousand, highest, documents, whole, highest_whole = numbers(line)
+    assert (tokens_out, thousand, documents) == (10, 1000, 20) and 270 < other < 420 and english == other // 3
+    low, high = ((tokens * 3 + 10 * 30) * 1000 / 1e6 for tokens in (english, other))
+    assert (price, highest) == pytest.approx((low, high), abs=0.005)
+    assert (whole, highest_whole) == pytest.approx((low / 50, high / 50), abs=0.005)
     assert line.startswith("steps.annotate: sends 20 documents to 127.0.0.1; ")
 
 
