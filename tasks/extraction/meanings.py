@@ -9,6 +9,8 @@ import html
 import re
 from collections.abc import Iterator, Mapping
 
+import numpy as np
+
 from gristmill.tasks.extraction.rendering.source import Source
 from gristmill.tasks.extraction.vocabulary import COMMENT, E, Page
 
@@ -45,12 +47,17 @@ _RUN_TOGETHER = frozenset(E[name] for name in "span a button b i".split())
 _DIV, _SPAN, _P, _I, _DEL, _TEXTAREA, _CUSTOM = (E[n] for n in ("div", "span", "p", "i", "del", "textarea", "-"))
 _PRE, _CODE, _UL, _OL, _IMG = E["pre"], E["code"], E["ul"], E["ol"], E["img"]
 _ROLE = re.compile(
-    rb"""role\s*=\s*["']?\s*(?:table|(?:tree)?grid|list|heading|separator|code|blockquote|paragraph|strong|emphasis|"""
+    rb"""role\s*=\s*["']?\s*(table|(?:tree)?grid|list|heading|separator|code|blockquote|paragraph|strong|emphasis|"""
     rb"""superscript|subscript|insertion|deletion|img)(?=[\s"'/>])"""
 )
-_LINE = re.compile(rb"""class\s*=\s*["']?(?:[^"'<>]*[\s-])?(?:verse|poem|poetry)?[_-]?line(?=[\s"'>])""")
-# a search for words is ten times as fast as that for a pattern
-_LINE_ENDS = (b'line"', b"line ", b"line'", b"line>")
+_NAME = re.compile(rb"<([^\s/<>]*)")
+# Elements with which a role on this list is worth a look; a page has many pictures and lists that say what they are.
+_PLAIN_NAMES = (b"div", b"span", b"p", b"section", b"b", b"i")
+_NAMES = {b"img": (b"span", b"i"), b"list": (*_PLAIN_NAMES, b"dl", b"article"), b"separator": (*_PLAIN_NAMES, b"li")}
+_LONGEST_TAG = 2000
+# Patterns that begin with a word are searched for ten times as fast as others.
+_LINE_END = re.compile(rb"""line(?=[\s"'>])""")
+_BEFORE_LINE = re.compile(rb"""(?:[\s"'=]|(?:verse|poem|poetry)[_-]?)\Z""")
 _LINES = re.compile(r"(?i)(?:^|\s)(?:(?:verse|poem|poetry)[_-]?)?line(?:\s|$)")
 _OF_CODE = re.compile(r"(?i)code|highlight|hljs|shiki|editor|terminal|cm-|view-line")
 # Fonts of icons draw the picture of such a name.
@@ -69,11 +76,8 @@ _IS_MARKUP = re.compile(
     re.IGNORECASE,
 )
 _IS_HIDDEN = re.compile(r"""(?i)display\s*:\s*none|visibility\s*:\s*hidden|[\s"']hidden(?=[\s=>"']|\Z)|sr-only""")
-# An `alt` in LaTeX, or an image in an element for a formula.
-_DRAWN = re.compile(
-    rb"""alt\s*=\s*(?:"[^"<>]*(?:\\[a-zA-Z]{2}|[\^_]\{)|'[^'<>]*(?:\\[a-zA-Z]{2}|[\^_]\{))|"""
-    rb"""class\s*=\s*["']?[^"'<>]*(?:equation|formula)[^<>]*>\s*<img\s"""
-)
+# An `alt` in LaTeX; other images of the page may be formulas then, too.
+_DRAWN = re.compile(rb"""alt\s*=\s*(?:"[^"<>]*(?:\\[a-zA-Z]{2}|[\^_]\{)|'[^'<>]*(?:\\[a-zA-Z]{2}|[\^_]\{))""")
 _FORMULA_ALT = re.compile(r"\\[a-zA-Z]{2}|[\^_]\{|^[^.!?]{1,80}[=<>≤≥≈∝][^.!?]{1,80}$")
 _LATEX = re.compile(r"\\[a-zA-Z]{2}|[\^_]\{")
 _FOR_FORMULAS = re.compile(r"(?i)(?:^|[\s_-])(?:equations?|formulas?)(?:[\s_-]|$)")
@@ -84,30 +88,56 @@ _MAX_DELETED_SHARE, _MAX_LINE, _MAX_LABEL = 1 / 4, 120, 60
 
 def with_meanings(data: bytes, page: Page) -> bytes | None:
     """The source of a page with elements that mean what it says, None for a page where nothing is to be rewritten."""
-    by_role = _ROLE.search(data) if b"role" in data else None
-    by_line = _LINE.search(data) if any(word in data for word in _LINE_ENDS) else None
-    has_icons = (b"aria-hidden" in data and _LIGATURE.search(data)) or b"<mat-icon" in data or b"<md-icon" in data
-    deleted = b"<del" in data or b"<DEL" in data
-    areas = b"<textarea" in data or b"<TEXTAREA" in data
-    drawn = _DRAWN.search(data)
+    by_role = b"role" in data and _has_role(data)
+    by_line = _has_lines(data)
+    present = np.bincount(page.tags.element[page.tags.element >= 0], minlength=len(E)) > 0
+    has_icons = (b"aria-hidden" in data and _LIGATURE.search(data)) or (
+        present[_CUSTOM] and (b"<mat-icon" in data or b"<md-icon" in data)
+    )
+    deleted, areas = present[_DEL], present[_TEXTAREA]
+    drawn = _DRAWN.search(data) if present[_IMG] else None
     if not (by_role or by_line or has_icons or deleted or areas or drawn):
         return None
     source = Source(data, page)
     edits: dict[int, tuple[int, bytes]] = {}  # by where it begins, where it ends and what it becomes
-    ends = source.ends(-1, len(source.element))
     if areas:
         edits.update(_areas(source))
+    if drawn:
+        edits.update(_formulas(source))
+    ends = source.ends(-1, len(source.element)) if deleted or by_role or by_line or has_icons else {}
     if deleted or (by_role and b"deletion" in data):
         edits.update(_deleted(source, ends))
     if by_role:
         edits.update(_by_role(source, ends))
     if by_line:
         edits.update(_verse(source, ends))
-    if drawn:
-        edits.update(_formulas(source))
     if has_icons:
         edits.update(_icons(source, ends))
     return _edited(data, edits) if edits else None
+
+
+def _has_role(data: bytes) -> bool:
+    """Whether an element of another kind has a role, as far as its tag tells."""
+    for match in _ROLE.finditer(data):
+        begin = data.rfind(b"<", max(0, match.start() - _LONGEST_TAG), match.start())
+        tag = _NAME.match(data, begin) if begin >= 0 else None
+        name = tag[1].lower() if tag else b""
+        if b"-" in name or name in _NAMES.get(match[1], _PLAIN_NAMES):
+            return True
+    return False
+
+
+def _has_lines(data: bytes) -> bool:
+    """Whether two elements have a class for a line."""
+    found = 0
+    for match in _LINE_END.finditer(data):
+        begin = match.start()
+        if _BEFORE_LINE.search(data, max(0, begin - 7), begin):
+            tag = data.rfind(b"<", max(0, begin - _LONGEST_TAG), begin)
+            found += b"class" in data[tag:begin] if tag >= 0 else 0
+            if found == 2:
+                return True
+    return False
 
 
 def same_blocks(page: Page, other: Page) -> tuple[list[int], list[int]]:

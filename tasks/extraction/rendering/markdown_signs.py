@@ -1,4 +1,4 @@
-"""Signs of a text that Markdown would take for marks, with a backslash before them (CommonMark 0.31, section 2.4)."""
+"""Signs that Markdown would take for marks, escaped (CommonMark 0.31, 2.4). Separate: it is about text, not elements."""
 
 import re
 
