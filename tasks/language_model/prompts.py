@@ -143,7 +143,9 @@ class Prompt(Settings):
 class PromptFile(Settings):
     """A prompt whose template of the user message is in a file."""
 
-    file: Address = Field(description="Address of a file with the Jinja template of the user message.")
+    file: Address = Field(
+        description="Address of a file with the Jinja template of the user message.", examples=["prompts/grade.j2"]
+    )
     system: str = Field("", description="Jinja template of the system message. Empty: no system message.")
     answer: dict[str, Property] = Field({}, description="Values of the answer, by name. Empty: plain text.")
     source: str = Field("", description="Paper or code that the prompt comes from.")

@@ -1,4 +1,4 @@
-"""Signs that Markdown would take for marks, escaped (CommonMark 0.31, 2.4). Separate: it is about text, not elements."""
+"""Signs that Markdown would take for marks, escaped (CommonMark 0.31, 2.4). Separate: text, no elements."""
 
 import re
 
