@@ -49,6 +49,10 @@ def graded_texts(count: int, seed: int) -> list[tuple[str, int]]:
     return found
 
 
+def pages(texts: list[str]) -> list[dict]:
+    return [{"text": text, "url": f"https://h{i % 120}.example/{i}"} for i, text in enumerate(texts)]
+
+
 def recipe(path: Path, rows: list[dict], steps: list[dict], dim: int, training: dict) -> Path:
     """A recipe over the rows, and its file."""
     path.with_suffix(".jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -109,7 +113,7 @@ def test_a_model_of_our_own_grades_a_corpus(tmp_path, capsys):
     if missing := [name for name in ("transformers", "accelerate", "fastapi", "uvicorn") if find_spec(name) is None]:
         pytest.skip(f"no {', '.join(missing)}: pip install 'transformers[serving]' accelerate")
     home = tmp_path / "home"
-    rows = [{"text": f'{text}\nA: {{"score": {grade}}}'} for text, grade in graded_texts(SEEN, 5)]
+    rows = pages([f'{text}\nA: {{"score": {grade}}}' for text, grade in graded_texts(SEEN, 5)])
     fields = {"eval_every": 700, "checkpoint_every": 700, "batch": 32, "micro_batch": 32}
     grader = recipe(tmp_path / "grader.yaml", rows, [{"step": "normalize"}], 64, {"steps": 700, **fields})
     gristmill(home, "run", str(grader), OMP_NUM_THREADS="1")
@@ -119,7 +123,7 @@ def test_a_model_of_our_own_grades_a_corpus(tmp_path, capsys):
     (model / "tokenizer_config.json").write_text(json.dumps(settings | {"chat_template": TEMPLATE}))
 
     given = graded_texts(DOCUMENTS, 6)
-    rows = [{"text": text, "url": f"https://h{i % 120}.example/{i}"} for i, (text, _) in enumerate(given)]
+    rows = pages([text for text, _ in given])
     answer = {"score": {"type": "integer", "minimum": 0, "maximum": 5}}
     prompt = {"user": "{{ text }}", "answer": answer}
     annotate = {"step": "annotate", "model": model.name, "prompt": prompt, "of": SAMPLE, "max_tokens": 12}
