@@ -143,9 +143,7 @@ class Prompt(Settings):
 class PromptFile(Settings):
     """A prompt whose template of the user message is in a file."""
 
-    file: Address = Field(
-        description="Address of a file with the Jinja template of the user message.", examples=["prompts/grade.j2"]
-    )
+    file: Address = Field(description="Address of a file with the Jinja template of the user message.")
     system: str = Field("", description="Jinja template of the system message. Empty: no system message.")
     answer: dict[str, Property] = Field({}, description="Values of the answer, by name. Empty: plain text.")
     source: str = Field("", description="Paper or code that the prompt comes from.")

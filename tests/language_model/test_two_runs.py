@@ -72,6 +72,7 @@ def runs(tmp_path):
     ]
 
 
+@pytest.mark.extended
 def test_two_runs_pay_once(tmp_path, runs):
     home = tmp_path / "home"
     with serving(latency=0.1) as server:

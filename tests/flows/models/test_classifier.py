@@ -234,7 +234,10 @@ def test_the_classifier_of_a_finished_recipe_learns_from_what_its_run_did(undist
     # the same examples; its run measures halves of them by document, this command tenths by host
     assert found["tested"] == found["examples"] and found["examples"] in [one["tested"] for one in measured]
     # its reference is of one host, which cannot be divided
-    assert found["folds_by"] == "document" and found["roc_auc_low"] < found["roc_auc"] < found["roc_auc_high"]
+    assert found["folds_by"] == "document" and found["roc_auc"] > 0.5
+    assert "roc_auc_low" not in found and found["no_interval"].startswith(
+        "the examples of a label are of too few hosts"
+    )
     # pages of its filters, to be voted on
     [page] = audit.write(recipe, "perplexity", machine)
     documents = re.findall(r'<article data-id="([^"]*)">', Path(page).read_text())

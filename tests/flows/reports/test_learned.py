@@ -52,6 +52,7 @@ def test_steps_and_samples_of_a_source_are_those_of_its_batches(run, monkeypatch
     assert all(first is None and last is None for _, count, first, last in rows if not count)
 
 
+@pytest.mark.extended
 def test_papers_have_the_steps_that_the_reading_order_has(folder, run, tmp_path):
     order = write_reading_order(
         str(folder / "recipe.yaml"), str(tmp_path / "order"), MachineSettings(home=str(folder / "home"))

@@ -4,6 +4,8 @@ import json
 from collections import defaultdict
 from pathlib import Path
 
+import pytest
+
 import gristmill
 from gristmill.flows.curation import curate
 from gristmill.flows.machine.runs import RunRecorder
@@ -66,6 +68,7 @@ def made(folder: Path, **more: object) -> Run:
     return gristmill.open(given, home=str(folder / "home"))
 
 
+@pytest.mark.extended
 def test_documents_and_tokens_are_counted_by_protocol_and_agent(tmp_path):
     run = made(
         tmp_path,

@@ -157,7 +157,7 @@ def test_a_step_reads_signals_that_were_measured_before_by_id_not_by_position(tm
 
 def test_a_step_considers_a_signal_where_a_step_before_it_measured_it(tmp_path):
     before, kept, first = (str(tmp_path / name) for name in ("before", "kept", "first"))
-    given = documents(["Ruf an: 030 23125123", "Ruf an: 030 23125123"])
+    given = documents(["Nummer 030 23125123", "Nummer 030 23125123"])
     parquet.write_table(before, given)
     parquet.write_table(kept, given.select(["id", "characters"]))
     parquet.write_table(first, pa.table({"id": given["id"], "language": ["de", "en"]}))
