@@ -1,5 +1,5 @@
-"""Phone numbers of 30 countries in sentences, and lines that only look like them. Someone who had not read the code wrote
-them, before it was changed for these countries."""
+"""Phone numbers of 30 countries in sentences, and lines that only look like them. Someone who had not read the code
+wrote them, before it was changed for these countries."""
 
 import json
 from pathlib import Path
