@@ -95,7 +95,7 @@ def _kind_of(source: Columned, column: str, max_bytes: int) -> str:
 
 def unread_urls(recipe: Recipe, settings: MachineSettings) -> Iterator[str]:
     """Remarks on sources whose records have URLs in a column that nothing reads: all documents of such a file count as
-    of one host; and on URLs that no list can match. No column is taken by its name alone: what a run makes does not
+    of one host; and on URLs that no list can match. A name is not enough to take a column: what a run makes does not
     depend on a look at a few records."""
     yield from _without_scheme(recipe, settings)
     for source in map(settings.placed, recipe.sources):

@@ -88,7 +88,8 @@ def add_pages(
     host, number = np.unique(table["host"].to_numpy(), return_inverse=True)
     pages = np.zeros(len(host), np.int64)
     np.add.at(pages, number, table["pages"].to_numpy())
-    needed = np.maximum(step.min_pages, np.ceil(step.min_share * pages)).astype(np.int64)
+    # 0.7 * 10 is a little more than 7 in floating point, and 7 of 10 pages are enough
+    needed = np.maximum(step.min_pages, np.ceil(step.min_share * pages - 1e-9)).astype(np.int64)
     enough = (pages >= step.min_pages)[number]
     columns = {"shard": table["shard"].to_numpy(), "host": host[number], "needed": needed[number]}
     chosen = pa.table({name: column[enough] for name, column in columns.items()})

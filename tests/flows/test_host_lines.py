@@ -3,6 +3,7 @@
 import json
 import random
 from collections import Counter, defaultdict
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -77,7 +78,8 @@ def expected(before: dict[str, dict], min_pages: int, min_share: float, min_char
                 with_line[host, folded(line)].add(key)
     gone = defaultdict(set)
     for (host, line), keys in with_line.items():
-        if len(line) >= min_characters and len(keys) >= max(min_pages, min_share * len(of_host[host])):
+        share = Fraction(str(min_share))  # 7 of 10 pages are 0.7 of them
+        if len(line) >= min_characters and len(keys) >= max(min_pages, share * len(of_host[host])):
             for key in keys - {min(keys)}:
                 gone[key].add(line)
     texts = {}
@@ -125,6 +127,16 @@ def test_texts_are_those_of_a_count_by_hand_in_any_division(tmp_path, seed, sett
     result = stage.result
     assert result["without_host"] == sum(row["url"] is None for row in rows)
     assert result["repeated"] > 50 and result["lines"] > 0
+
+
+def test_seven_of_ten_pages_are_a_share_of_seven_tenths(tmp_path):
+    own = [f"The {letter}-stone is dressed by a man from the town" for letter in "abcdefghij"]
+    texts = [f"{SHARED[0]}\n{line}" for line in own[:7]] + own[7:]
+    rows = [{"text": text, "url": f"https://a.example/{i}"} for i, text in enumerate(texts)]
+    for share, left in ((0.7, 1), (0.71, 7)):
+        home = tmp_path / f"home-{share}"
+        after = documents(curated(tmp_path / f"{share}", home, rows, 1, min_share=share), "host_lines")
+        assert sum(SHARED[0] in row["text"] for row in after.values()) == left
 
 
 def test_cuts_are_in_the_ledger_and_other_hosts_keep_the_line(tmp_path):

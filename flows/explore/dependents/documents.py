@@ -338,7 +338,7 @@ def _by_number(
 
 
 def _holding(stage: FinishedStage, every: pa.Array, by_number: dict[int, set[str]] | None) -> Holding | None:
-    """What a stage has of the documents `every`; of those of its own shard if these are known."""
+    """What a stage has of the documents `every`. `by_number`: the ids by shard, where they are known."""
     documents, tokens, shards = set[str](), 0, set[int]()
     has_tokens = False
     for job in stage.jobs:

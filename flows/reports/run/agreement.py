@@ -85,7 +85,7 @@ def _row(name: str, kappa: Kappa | None) -> tuple[Any, ...]:
 def annotator_agreement(
     recipe: Any, columns: Sequence[str] = (), settings: MachineSettings | None = None
 ) -> list[ColumnAgreement]:
-    """The agreement of columns of a finished run; without any that of each value that several steps `annotate` have.
+    """The agreement of columns of a finished run. Without columns: of each value that several steps `annotate` have.
 
     Holds the annotations. Raises NotFinishedError; ValueError without two columns, LookupError for one that is not
     there.
