@@ -1,7 +1,7 @@
 """Speed of the rules in MB of text per second of one core, and how their cost grows with the length of a document.
 
 The scan of the texts is part of every figure, and each figure is one pass; the first pages, which are in none, load and
-compile what each needs once. Prints, and asserts the ratio of docs/explanation/benchmarks.md. GRISTMILL_TEST_DATA names the
+compile what each needs once. Prints, and asserts a ratio. GRISTMILL_TEST_DATA names the
 folder with `warc/web`, whose pages are the documents.
 """
 

@@ -68,7 +68,7 @@ def write_reading_order(
     sample, and position in the sample.
 
     A stopped export continues after its last part. Reads the indexes of token shards and no tokens; holds a part.
-    `say`: takes lines about the progress. Raises NotFinishedError without a finished training, FileExistsError for a folder with
+    `say`: prints progress. Raises NotFinishedError without a finished training, FileExistsError for a folder with
     other files.
     """
     settings = settings or MachineSettings()
