@@ -45,7 +45,8 @@ def of_source(decisions: Decisions, exempt: Exempt, source: str) -> Decisions:
 
 def gathered(parts: tuple[str, ...], kept: str, decisions: Decisions) -> pa.Table:
     """`id` and the columns that `decide` reads, of the documents of the selection `kept`; raises as `gather` does."""
-    there = [name for part in parts for name in parquet.columns(part)]
+    reads_expressions = any(isinstance(rule, Clause) for _, rules in decisions for rule in rules)
+    there = [name for part in parts for name in parquet.columns(part)] if reads_expressions else []
     return gather(parts, kept, wanted(decisions, there))
 
 

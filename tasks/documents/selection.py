@@ -2,6 +2,7 @@
 and choices of documents by a keyed hash."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from itertools import pairwise
 from typing import Annotated
 
@@ -73,17 +74,28 @@ def gather(parts: tuple[str, ...], kept: str, columns: list[str]) -> pa.Table:
     Rows are in the selection's order. Holds the chosen columns of one shard. Raises LookupError for a column that is in
     no part, or a document that is not in a part.
     """
-    have = {name: part for part in parts for name in parquet.columns(part)}
-    if missing := sorted(set(columns) - set(have)):
-        raise LookupError(
-            f"the documents have no column {', '.join(missing)} at this step; they have {', '.join(have)}; the "
-            "columns of a step exist after it"
-        )
-    tables = {
-        part: parquet.read_table(part, ["id", *(name for name in columns if have[name] == part)])
-        for part in dict.fromkeys(have[name] for name in columns)
-    }
-    ids = (tables[kept] if kept in tables else parquet.read_table(kept, ["id"]))["id"]
+    with ExitStack() as stack:
+        shards: dict[str, parquet.CheckedFile] = {}
+        have: dict[str, str] = {}  # by column, the part to read it from
+        for part in dict.fromkeys(reversed(parts)):
+            if have.keys() >= set(columns):
+                break  # each file that is opened is a request to a store
+            shards[part] = stack.enter_context(open_checked(part))
+            have = dict.fromkeys(shards[part].schema.names, part) | have
+        if missing := sorted(set(columns) - set(have)):
+            raise LookupError(
+                f"the documents have no column {', '.join(missing)} at this step; they have {', '.join(have)}; the "
+                "columns of a step exist after it"
+            )
+        tables = {
+            part: shards[part].read(columns=["id", *(name for name in columns if have[name] == part)])
+            for part in dict.fromkeys(have[name] for name in columns)
+        }
+        if kept not in tables:
+            if kept not in shards:
+                shards[kept] = stack.enter_context(open_checked(kept))
+            tables[kept] = shards[kept].read(columns=["id"])
+        ids = tables[kept]["id"]
     gathered = {"id": ids}
     for part, table in tables.items():
         if not table["id"].equals(ids):

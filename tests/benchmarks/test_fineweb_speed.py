@@ -1,7 +1,8 @@
 """From WARC files to token shards by the recipe `fineweb`, beside datatrove's own pipeline of that name: whole commands
 in processes of their own, with everything that they import, start and compile; the first pass over these pages.
 
-datatrove may be in another environment: GRISTMILL_TEST_DATATROVE_PYTHON names its interpreter.
+datatrove may be in another environment: GRISTMILL_TEST_DATATROVE_PYTHON names its interpreter. GRISTMILL_TEST_PAGES: how
+many pages, e.g. 415,2490. The pages are those of the archives in GRISTMILL_TEST_DATA, in the order of their names.
 """
 
 import json
@@ -20,7 +21,7 @@ from fastwarc.warc import ArchiveIterator, WarcRecordType
 pytestmark = pytest.mark.bench
 
 FILES = 2  # one for each core
-PAGES = (415, 2_490)
+PAGES = [int(count) for count in os.environ.get("GRISTMILL_TEST_PAGES", "415,2490").split(",")]
 ENGINES = (("trafilatura", "local"), ("blocks", "local"), ("blocks", "threads"))
 
 # datatrove's examples/fineweb.py at 0.10.1, with two processes and the files of this machine, and its tokenizer at the
@@ -79,18 +80,19 @@ if __name__ == "__main__":
 """
 
 
-def write_pages(archive: Path, folder: Path, count: int) -> None:
-    """The first `count` pages of an archive, in as many files as there are cores. Members are copied as they are."""
+def write_pages(archives: list[Path], folder: Path, count: int) -> None:
+    """The first `count` pages of archives, in as many files as there are cores. Members are copied as they are."""
     folder.mkdir()
-    data = archive.read_bytes()
-    places = [record.stream_pos for record in ArchiveIterator(str(archive), record_types=WarcRecordType.response)]
-    ends = [*places[1:], len(data)]
-    pages = list(zip(places, ends, strict=True))[:count]
-    assert len(pages) == count
+    pages: list[bytes] = []
+    for archive in archives:
+        data = archive.read_bytes()
+        places = [record.stream_pos for record in ArchiveIterator(str(archive), record_types=WarcRecordType.response)]
+        ends = [*places[1:], len(data)]
+        pages += [data[begin:end] for begin, end in zip(places, ends, strict=True)][: count - len(pages)]
+    assert len(pages) == count, f"the archives have only {len(pages)} pages"
     each = -(-count // FILES)
     for number in range(FILES):
-        some = pages[number * each : (number + 1) * each]
-        (folder / f"{number}.warc.gz").write_bytes(b"".join(data[begin:end] for begin, end in some))
+        (folder / f"{number}.warc.gz").write_bytes(b"".join(pages[number * each : (number + 1) * each]))
 
 
 def cost(command: list[str], **variables: str) -> tuple[float, float, str]:
@@ -132,8 +134,7 @@ def test_from_archives_to_tokens(tmp_path, pages):
     data = os.environ.get("GRISTMILL_TEST_DATA")
     if not data:
         pytest.skip("set GRISTMILL_TEST_DATA to a folder with warc/web/*.warc.gz")
-    (archive,) = sorted(Path(data, "warc", "web").glob("*.warc.gz"))[:1]
-    write_pages(archive, tmp_path / "crawl", pages)
+    write_pages(sorted(Path(data, "warc", "web").glob("*.warc.gz")), tmp_path / "crawl", pages)
     gristmill = str(Path(sys.executable).with_name("gristmill"))
     cost([gristmill, "home", "compile"])  # which belongs to the installation
     lines = [f"{pages:,} pages: wall-clock s, CPU s"]
