@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from importlib.metadata import version
+from importlib.util import cache_from_source
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
@@ -20,6 +21,7 @@ from urllib.parse import urlsplit
 import psutil
 import wrapt
 
+import gristmill
 from gristmill.flows.machine.databases import MLFLOW_HOLDS, damage, trouble
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.storage import exclusive, files
@@ -81,6 +83,22 @@ def _versions(settings: MachineSettings) -> Iterator[Line]:
         yield Line("warning", "extra train", f"{', '.join(missing)} not installed", remedy)
     whole = [extra for extra, distributions in extras.EXTRAS.items() if not extras.missing(distributions)]
     yield Line("ok", "extras", f"installed: {', '.join(whole) or 'none'}")
+    yield from _bytecode()
+
+
+def _bytecode() -> Iterator[Line]:
+    """Each process of a run imports many modules. If Python may not store what it compiles, as in many container
+    images, each compiles them again: 20 seconds of CPU time for a run with two workers."""
+    modules = (gristmill.__file__, distributed.__file__)
+    if not sys.dont_write_bytecode or all(Path(cache_from_source(each)).is_file() for each in modules):
+        return
+    folders = " ".join(sorted({str(Path(each).parents[1]) for each in modules}))
+    yield Line(
+        "warning",
+        "bytecode",
+        "PYTHONDONTWRITEBYTECODE is set and modules are not compiled, so each process compiles them again",
+        f"unset it, or run once `{sys.executable} -m compileall -q {folders}`",
+    )
 
 
 def _memory(settings: MachineSettings) -> Iterator[Line]:

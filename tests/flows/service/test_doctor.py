@@ -1,7 +1,9 @@
 """doctor: planted faults are found, each with its remedy; what is sound is no error."""
 
+import importlib.util
 import io
 import json
+import py_compile
 import socket
 import sys
 import time
@@ -9,10 +11,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import dask
+import distributed
 import psutil
 import pytest
 from distributed import LocalCluster
 
+import gristmill
 from gristmill.flows.cli import main
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.run import doctor
@@ -48,6 +52,25 @@ def test_a_sound_machine_has_no_error_and_its_home_is_left_empty(tmp_path):
     assert not [line for some in found.values() for line in some if line.state == "error"]
     assert {"versions", "memory", "home", "kernels", "prefect", "mlflow", "executor", "ports"} <= found.keys()
     assert list((tmp_path / "home").iterdir()) == []
+
+
+def test_modules_that_each_process_compiles_are_a_warning(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path / "bytecode"))
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    assert "bytecode" not in lines(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    warning = one(lines(tmp_path), "bytecode")
+    assert warning.state == "warning"
+    compile_command = warning.remedy.split("`")[1].split()
+    assert compile_command[:4] == [sys.executable, "-m", "compileall", "-q"]
+    for module in (gristmill, distributed):
+        assert Path(module.__file__).is_relative_to(compile_command[4]) or Path(module.__file__).is_relative_to(
+            compile_command[-1]
+        )
+        path = Path(importlib.util.cache_from_source(module.__file__))
+        path.parent.mkdir(parents=True)
+        py_compile.compile(module.__file__, str(path))
+    assert "bytecode" not in lines(tmp_path)
 
 
 def test_a_home_that_is_a_file_is_an_error(tmp_path):
