@@ -86,7 +86,7 @@ def _changed(difference: "Difference") -> Iterator[str | Text]:
         f"{changed.added:,} only in B"
     )
     for one in changed.examples:
-        yield f"  {one.id_a} {one.url or ''}: {one.removed:,} characters only in A, {one.added:,} only in B"
+        yield f"  {one.id_a} {redact_user(one.url or '')}: {one.removed:,} characters only in A, {one.added:,} only in B"
         for letter, side in zip("AB", one.passages or (), strict=False):
             yield passage(side, f"    {letter} ")
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gristmill.flows.reports.dependents import graph as home_graph
     from gristmill.flows.reports.dependents import retractions, things
     from gristmill.flows.run import automations as prefect_automations
-    from gristmill.flows.run import kernel_compilation, web_pages
+    from gristmill.flows.run import kernel_compilation, stale_marks, web_pages
     from gristmill.flows.run import server as prefect_server
     from gristmill.flows.run.garbage import Garbage
 else:
@@ -41,6 +41,7 @@ else:
     prefect_server = wrapt.lazy_import("gristmill.flows.run.server")
     web_pages = wrapt.lazy_import("gristmill.flows.run.web_pages")
     kernel_compilation = wrapt.lazy_import("gristmill.flows.run.kernel_compilation")
+    stale_marks = wrapt.lazy_import("gristmill.flows.run.stale_marks")
     prefect_automations = wrapt.lazy_import("gristmill.flows.run.automations")
 
 
@@ -362,7 +363,7 @@ def _list_or_undo(settings: MachineSettings, undo: str, write: bool, as_json: bo
         lines.append("nothing was changed. Add --write to remove this retraction")
     value = {"retractions": shown, "gaps": gaps}
     if write:
-        marks = retracting.mark(settings)
+        marks = stale_marks.mark(settings)
         lines += marks.lines()
         value |= {"marks": marks}
     print_result(value, [*lines, *gaps], as_json)
