@@ -31,9 +31,9 @@ class HostLines(Passages):
     """Cut lines that are on many pages of one host. The first of these pages keeps them.
 
     One page cannot tell its own text from what its site repeats on every page. A crawl can: the step counts on how many
-    pages of a host a line is. Lines are compared as by `line_dedup`: without case, digits, punctuation and accents; rows
-    of tables, which begin with `|`, as they are, since their numbers are data. A line counts once for each page. The
-    first page is the one with the smallest id, so each line stays in the corpus.
+    pages of a host a line is. Lines are compared as by `line_dedup`: without case, digits, punctuation and accents;
+    rows of tables, which begin with `|`, as they are, since their numbers are data. A line counts once for each page.
+    The first page is the one with the smallest id, so each line stays in the corpus.
 
     Lines without a blank line between them belong together, such as the lines of code, of a table or of a stanza. They
     are cut together, if all of them go, or not at all. In a text without any blank line, each line is by itself.

@@ -78,7 +78,7 @@ _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01
 _PLAIN = re.compile(r"https?://(?:[a-z0-9_-]++\.)++(?:[a-z]{2,}|xn--[a-z0-9-]+)/[A-Za-z0-9\-._~!$&'()*+,=:@/]*+")
 
 
-# A host with a dot and a top-level domain in letters, and a slash; or one that is named as a host by what is ahead of it.
+# A host with a dot and a top-level domain in letters, and a slash; or one that is a host by what is ahead of it.
 _LABEL = r"[^\W_](?:[\w-]*+(?<=[^\W_]))?+"
 _DOMAIN = rf"(?:{_LABEL}\.)+(?:[^\W\d_]{{2,}}|xn--[a-z0-9-]+)(?::[0-9]{{1,5}})?"
 _WITHOUT_SCHEME = re.compile(rf"//{_DOMAIN}(?:[/?#]|\Z)|www\.{_DOMAIN}(?:[/?#]|\Z)|{_DOMAIN}/", re.IGNORECASE)

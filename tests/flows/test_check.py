@@ -152,7 +152,8 @@ def test_a_check_says_which_dates_it_cannot_read(folder, machine):
 
 
 def test_a_check_reports_urls_that_no_list_matches(folder, machine):
-    (folder / "odd").write_text('{"text": "a", "link": "https://a.example/x"}\n{"text": "b", "link": "y.html"}\n{"text": "c", "link": "a.example/z"}\n')
+    links = ("https://a.example/x", "y.html", "a.example/z")
+    (folder / "odd").write_text("".join(f'{{"text": "a", "link": "{link}"}}\n' for link in links))
     (folder / "gone.txt").write_text("a.example\n")
     recipe = "name: r\nsources:\n- {name: web, jsonl: [odd], url_column: link}\nsteps:\n- {step: content_dedup}\n"
     assert check(written(folder, recipe), machine).remarks == ()

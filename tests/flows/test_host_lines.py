@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections import Counter, defaultdict
+from collections import defaultdict
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
@@ -185,7 +185,9 @@ def test_cuts_are_in_the_ledger_and_other_hosts_keep_the_line(tmp_path):
 
 
 def test_code_tables_and_stanzas_stay_whole_and_menus_go(tmp_path):
-    code = "from mill.wheels import WaterWheel\nwheel = WaterWheel({word!r})\nwheel.report(file=sys.stdout, verbose=True)"
+    code = (
+        "from mill.wheels import WaterWheel\nwheel = WaterWheel({word!r})\nwheel.report(file=sys.stdout, verbose=True)"
+    )
     table = "| Weight of the sack in grams | {n} |\n| Country of origin of the corn | Norway |"
     stanza = "The {word} wheel is not the last\nTurn, turn, old wheel, until the river sleeps"
     menu = "- Home\n- Our mills and wheels\n- Contact"

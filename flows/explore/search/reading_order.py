@@ -41,8 +41,10 @@ FOLDER = "data"
 # Tokens of the steps in a part. A part takes a few hundred bytes of memory for each of its rows.
 PART_TOKENS = 1 << 27
 _SORT_BYTES = 2 << 30  # that both sorts hold
-BATCH_ROWS = 1 << 16  # rows
-_SPANS = pa.schema([(name, pa.int64()) for name in ("source", "shard", "step", "sample", "position", "offset", "length")])
+BATCH_ROWS = 1 << 16  # that are passed on together
+_SPANS = pa.schema(
+    [(name, pa.int64()) for name in ("source", "shard", "step", "sample", "position", "offset", "length")]
+)
 COLUMNS = {
     "step": "training step, from 1",
     "sample": "number of the sample in the training, from 0",
@@ -81,8 +83,8 @@ def write_reading_order(
     sample, and position in the sample.
 
     A stopped export writes the parts that are missing. Reads the indexes of token shards and no tokens; holds a part,
-    and up to 2 GiB of rows that are sorted. `say`: prints progress. Raises NotFinishedError without a finished training, FileExistsError for a folder with
-    other files.
+    and up to 2 GiB of rows that are sorted. `say`: prints progress. Raises NotFinishedError without a finished
+    training, FileExistsError for a folder with other files.
     """
     settings = settings or MachineSettings()
     report = finished(target, settings)

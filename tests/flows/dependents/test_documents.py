@@ -104,9 +104,26 @@ def test_documents_are_found_by_any_spelling_of_their_host(host, tmp_path):
 
 
 ODD = [
-    *("https://Host.example/a", "http://www.host.example:80/a/b", "http://sub.host.example", "http://nothost.example/a"),
-    *("https://host.example.:443/a/", "http://user:pw@host.example/a#b", "http:\\\\host.example\\a", "ho%73t.example/a"),
-    *("http://ho\tst.example/a", " http://host.example/a ", "http://ho%53t.example/a", "http://ｈｏｓｔ.example/a", None, ""),
+    *(
+        "https://Host.example/a",
+        "http://www.host.example:80/a/b",
+        "http://sub.host.example",
+        "http://nothost.example/a",
+    ),
+    *(
+        "https://host.example.:443/a/",
+        "http://user:pw@host.example/a#b",
+        "http:\\\\host.example\\a",
+        "ho%73t.example/a",
+    ),
+    *(
+        "http://ho\tst.example/a",
+        " http://host.example/a ",
+        "http://ho%53t.example/a",
+        "http://ｈｏｓｔ.example/a",
+        None,
+        "",
+    ),
     *("http://0x7f.1/a", "http://127.1:80/a", "http://127.0.0.1/a", "http://[::1]/a", "http://[0:0::1]:80/a"),
     *("http://bücher.example/a", "http://B%C3%BCcher.example/a", "http://xn--bcher-kva.example/a", "//host.example/a"),
     *("http://other.example/?to=http://host.example/a", "urn:host.example", "https://host.example/a?b=1", "mailto:a@b"),
