@@ -100,17 +100,16 @@ def print_cells(columns: Sequence[Column], texts: Sequence[Sequence[str]], headi
 
 
 def json_text(value: Any) -> str:
-    """A value that reports return, as JSON. It has no infinite numbers: they are null. URLs of documents have no user
-    and no password."""
+    """A value that reports return, as JSON. It has no infinite numbers: they are null. URLs have no user and no
+    password."""
     plain = _without_users(to_jsonable_python(value))
     return printable_json(to_json(plain, indent=2, inf_nan_mode="null").decode())
 
 
 def _without_users(value: Any) -> Any:
-    """A value of JSON's types with user and password removed from what is under `url`, `canonical_url`, ..."""
+    """A value of JSON's types with user and password removed from URLs, which are strings without white space."""
     if isinstance(value, dict):
-        return {
-            key: redact_user(each) if isinstance(each, str) and key.endswith("url") else _without_users(each)
-            for key, each in value.items()
-        }
-    return [_without_users(each) for each in value] if isinstance(value, list) else value
+        return {key: _without_users(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_without_users(each) for each in value]
+    return redact_user(value) if isinstance(value, str) and "://" in value and len(value.split()) == 1 else value

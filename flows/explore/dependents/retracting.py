@@ -1,4 +1,4 @@
-"""Retract a thing, or undo that: the record in the home, then the marks of what rests on it."""
+"""Retract a thing, or undo that, and mark what rests on it. Separate: marking is a part of every run."""
 
 from gristmill.flows.explore.dependents.affected import Affected
 from gristmill.flows.machine.settings import MachineSettings
