@@ -14,6 +14,7 @@ from gristmill.flows.cli.terminal import print_result, print_texts
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.options import Changes
 from gristmill.flows.reports.tables import Table
+from gristmill.storage.printable import redact_user
 
 if TYPE_CHECKING:
     from gristmill.flows.explore.browse import document, pages
@@ -86,7 +87,8 @@ def _changed(difference: "Difference") -> Iterator[str | Text]:
         f"{changed.added:,} only in B"
     )
     for one in changed.examples:
-        yield f"  {one.id_a} {one.url or ''}: {one.removed:,} characters only in A, {one.added:,} only in B"
+        url = redact_user(one.url or "")
+        yield f"  {one.id_a} {url}: {one.removed:,} characters only in A, {one.added:,} only in B"
         for letter, side in zip("AB", one.passages or (), strict=False):
             yield passage(side, f"    {letter} ")
 

@@ -10,7 +10,7 @@ import wrapt
 from rich.text import Text
 
 from gristmill.flows.reports.tables import listed
-from gristmill.storage.printable import one_line, printable
+from gristmill.storage.printable import one_line, printable, redact_user
 from gristmill.tasks.dedup.near.settings import s_curve
 
 if TYPE_CHECKING:
@@ -41,7 +41,17 @@ def shortened(text: str, characters: int) -> str:
 
 def _field(name: str, value: object) -> str:
     """Return a value as one line; line ends in it are escaped."""
-    return f"{name}: {one_line(str(value))}"
+    return f"{name}: {_value(value)}"
+
+
+def _value(value: object) -> str:
+    """Return a value of a column as one line, a URL without user and password."""
+    return one_line(redact_user(str(value)))
+
+
+def _line(*values: object) -> str:
+    """Return the values that are not empty as one line."""
+    return "  ".join(_value(value) for value in values if value)
 
 
 def kept(documents: "KeptDocuments", characters: int) -> Iterator[str]:
@@ -167,7 +177,7 @@ def match(text: str, result: "Match") -> Text:
         result.url or "",
         *map(duplicate_decision, result.decisions),
     ]
-    block = Text("\n".join(one_line(line) for line in lines if line) + "\n")
+    block = Text("\n".join(_value(line) for line in lines if line) + "\n")
     return block.append(difference(marking.first_difference(text, result.text)))
 
 
@@ -233,7 +243,7 @@ def _column_values(one: "DescribedColumn") -> str:
     if one.quantiles:
         parts.append(", ".join(f"{share:.0%} {value:.4g}" for share, value in one.quantiles.items()))
     if one.common:
-        values = [f"{one_line(text[:_VALUE_CHARACTERS])!r} {share:.1%}" for text, share in one.common]
+        values = [f"{_value(text[:_VALUE_CHARACTERS])!r} {share:.1%}" for text, share in one.common]
         parts.append(", ".join(values) + (f" (each at most {one.error:.1%} more)" if one.error else ""))
     return "; ".join(parts)
 
@@ -268,7 +278,7 @@ def ranked(result: "WordMatches") -> Iterator[Text]:
         yield Text()
         yield Text(f"{rank}. {one_line(one.id)}  {_fate(one)}, score {one.score:.2f}")
         row = one.record
-        yield Text("  ".join(one_line(f"{part}") for part in (row["source"], row["title"], row["url"]) if part))
+        yield Text(_line(row["source"], row["title"], row["url"]))
         yield _excerpt(one)
 
 
@@ -277,7 +287,7 @@ def _document(result: "FoundDocument") -> Iterator[Text]:
     yield Text(f"== {one_line(result.id)}  {_fate(result)}, {times}")
     row = result.record
     place = f"{row.get('file')}, offset {row.get('offset')}" if row.get("offset") is not None else row.get("file")
-    yield Text("  ".join(one_line(f"{part}") for part in (row.get("source"), row.get("url"), place) if part))
+    yield Text(_line(row.get("source"), row.get("url"), place))
     yield _excerpt(result)
 
 
@@ -362,6 +372,6 @@ def readings(found: "Sequence[Reading]") -> Iterator[str]:
 
 def _batch_document(document: "BatchDocument") -> str:
     row = document.row
-    where = "  ".join(one_line(f"{row[name]}") for name in ("source", "url", "file") if row.get(name))
+    where = _line(*(row.get(name) for name in ("source", "url", "file")))
     loss = "" if document.loss is None else f"  {document.loss:>7.3f} nats per token"
     return f"{document.tokens:>8,} tokens{loss}  {one_line(row['id'])}  {where}"

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from gristmill.flows import pipeline
     from gristmill.flows.cli import ablating
     from gristmill.flows.experiments.decisions import options as decision_options
-    from gristmill.flows.explore.dependents import retracting
     from gristmill.flows.machine import remaking, runs
     from gristmill.flows.recipe.recipe import Recipe
     from gristmill.flows.reports import recorded
@@ -35,7 +34,6 @@ else:
     harvesting = wrapt.lazy_import("gristmill.flows.demo")
     ablating = wrapt.lazy_import("gristmill.flows.cli.ablating")
     decision_options = wrapt.lazy_import("gristmill.flows.experiments.decisions.options")
-    retracting = wrapt.lazy_import("gristmill.flows.explore.dependents.retracting")
     remaking = wrapt.lazy_import("gristmill.flows.machine.remaking")
     pipeline = wrapt.lazy_import("gristmill.flows.pipeline")
     recorded = wrapt.lazy_import("gristmill.flows.reports.recorded")
@@ -160,15 +158,8 @@ def run_flow(flow: str, name: str, recipe: "Recipe", remake: Sequence[str] = (),
             typer.echo(line, err=True)
         return report
 
-    home = MachineSettings().home
-    before = runs.released_models(home)
     report = in_flow(flow, recipe.name, lambda: getattr(pipeline, flow)(recipe), find)
     print_texts(run_parts(report, name, settings))
-    if released := sorted(runs.released_models(home) - before):
-        marked = retracting.mark(MachineSettings())
-        print_texts([f"made without the newer lists of this run, and marked as stale in MLflow: {', '.join(released)}"])
-        for gap in marked.gaps:
-            typer.echo(f"not marked: {gap}", err=True)
 
 
 def _default_folder() -> Path:

@@ -1,11 +1,16 @@
 """Commands about the machine and its home: settings, checks, automations, kernels, disk space, and what depends on
 what."""
 
+import contextlib
 import logging
 import os
 import signal
+import sys
+import threading
 from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -19,18 +24,23 @@ from gristmill.flows.machine.variables import variables
 from gristmill.flows.reports.tables import Table
 from gristmill.flows.run import garbage, service_files
 from gristmill.flows.run.doctor import Line, examine
+from gristmill.storage.printable import redact_url
 from gristmill.tasks.engine.slurm import worker as slurm_worker
 
 if TYPE_CHECKING:
+    import mlflow
+
     from gristmill.flows.explore.dependents import affected as dependents
     from gristmill.flows.explore.dependents import lines as dependents_lines
     from gristmill.flows.explore.dependents import retracting
+    from gristmill.flows.machine import gate
     from gristmill.flows.reports.dependents import graph as home_graph
     from gristmill.flows.reports.dependents import retractions, things
     from gristmill.flows.run import automations as prefect_automations
-    from gristmill.flows.run import kernel_compilation, web_pages
+    from gristmill.flows.run import compared, kernel_compilation, mlflow_pages, stale_marks
     from gristmill.flows.run import server as prefect_server
     from gristmill.flows.run.garbage import Garbage
+    from gristmill.flows.run.local_server import LocalServer
 else:
     dependents = wrapt.lazy_import("gristmill.flows.explore.dependents.affected")
     dependents_lines = wrapt.lazy_import("gristmill.flows.explore.dependents.lines")
@@ -39,8 +49,12 @@ else:
     retractions = wrapt.lazy_import("gristmill.flows.reports.dependents.retractions")
     things = wrapt.lazy_import("gristmill.flows.reports.dependents.things")
     prefect_server = wrapt.lazy_import("gristmill.flows.run.server")
-    web_pages = wrapt.lazy_import("gristmill.flows.run.web_pages")
+    compared = wrapt.lazy_import("gristmill.flows.run.compared")
+    gate = wrapt.lazy_import("gristmill.flows.machine.gate")
+    mlflow = wrapt.lazy_import("mlflow")
+    mlflow_pages = wrapt.lazy_import("gristmill.flows.run.mlflow_pages")
     kernel_compilation = wrapt.lazy_import("gristmill.flows.run.kernel_compilation")
+    stale_marks = wrapt.lazy_import("gristmill.flows.run.stale_marks")
     prefect_automations = wrapt.lazy_import("gristmill.flows.run.automations")
 
 
@@ -62,14 +76,66 @@ def ui(
     if (pages := prefect_server.shown(settings)) is not None:
         print_texts(["already running:", *(f"{name:8} {link}" for name, link in pages.links.items())])
         return
-    print_texts(web_pages.named(settings))
+    print_texts(_named_pages(settings))
     typer.echo("starting the pages, about 10 seconds", err=True)
-    with web_pages.up(settings, port, mlflow_port) as (servers, links):
+    with _pages(settings, port, mlflow_port) as (servers, links):
         if not servers:
             return
         print_texts([*(f"{name:8} {link}" for name, link in links.items()), "Press Ctrl-C to stop"])
-        ended = web_pages.first_to_end(servers)
+        ended = _first_to_end(servers)
     raise RuntimeError(f"{ended.name} stopped: {ended.how_ended()}. Read {ended.log}, and start the pages again")
+
+
+def _named_pages(settings: MachineSettings) -> Iterator[str]:
+    """A line for each server that the user has named: its pages are there already."""
+    if (prefect := prefect_server.named()) is not None:
+        yield f"Prefect  {redact_url(prefect[1])} (PREFECT_API_URL)"
+    if settings.tracking_uri.startswith("http"):
+        yield f"MLflow   {redact_url(settings.tracking_uri)} (GRISTMILL_MLFLOW_URI)"
+
+
+def _shows_mlflow(settings: MachineSettings) -> bool:
+    """Whether there are records of MLflow's to show here: without its package no run has any."""
+    return not settings.tracking_uri.startswith("http") and find_spec("mlflow") is not None
+
+
+@contextlib.contextmanager
+def _pages(
+    settings: MachineSettings, port: int, mlflow_port: int
+) -> Iterator["tuple[list[LocalServer], dict[str, str]]"]:
+    """A block in which the servers that the user has not named run, when they answer: they, and by name the links
+    to their pages, with the login. Raises RuntimeError, with a sentence, if one cannot start."""
+    # as Ctrl-C: the servers and their note go with the block
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    with contextlib.ExitStack() as stack:
+        servers = {}
+        if prefect_server.named() is None:
+            servers["Prefect"] = prefect_server.child(settings, port, with_pages=True)
+            stack.callback(servers["Prefect"].stop)
+        if _shows_mlflow(settings):
+            servers["MLflow"] = mlflow_pages.start(settings, mlflow_port)
+            stack.callback(servers["MLflow"].stop)
+        addresses = {name: one.wait() for name, one in servers.items()}
+        paths = {"Prefect": "/"}
+        if "MLflow" in servers:
+            paths["MLflow"] = compared.newest_view(mlflow.MlflowClient(settings.tracking_uri))
+        links = {name: gate.link(addresses[name] + paths[name], one.login) for name, one in servers.items()}
+        if prefect := servers.get("Prefect"):
+            stack.enter_context(prefect_server.show(settings, prefect, links))
+        yield list(servers.values()), links
+
+
+def _first_to_end(servers: "list[LocalServer]") -> "LocalServer":
+    """The first of them whose process ends."""
+    ended = SimpleQueue["LocalServer"]()
+
+    def watch(one: "LocalServer") -> None:
+        one.process.wait()
+        ended.put(one)
+
+    for one in servers:
+        threading.Thread(target=watch, args=(one,), daemon=True).start()
+    return ended.get()
 
 
 def settings(as_json: Json = False) -> None:
@@ -362,7 +428,7 @@ def _list_or_undo(settings: MachineSettings, undo: str, write: bool, as_json: bo
         lines.append("nothing was changed. Add --write to remove this retraction")
     value = {"retractions": shown, "gaps": gaps}
     if write:
-        marks = retracting.mark(settings)
+        marks = stale_marks.mark(settings)
         lines += marks.lines()
         value |= {"marks": marks}
     print_result(value, [*lines, *gaps], as_json)

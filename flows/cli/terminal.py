@@ -6,7 +6,7 @@ from itertools import zip_longest
 from typing import Any, Literal, TypeVar
 
 import typer
-from pydantic_core import to_json
+from pydantic_core import to_json, to_jsonable_python
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -15,7 +15,7 @@ from rich.table import Table as Drawn
 from rich.text import Text
 
 from gristmill.flows.reports.tables import Column, Table
-from gristmill.storage.printable import one_line, printable, printable_json
+from gristmill.storage.printable import one_line, printable, printable_json, redact_user
 
 T = TypeVar("T")
 
@@ -100,5 +100,16 @@ def print_cells(columns: Sequence[Column], texts: Sequence[Sequence[str]], headi
 
 
 def json_text(value: Any) -> str:
-    """A value that reports return, as JSON. It has no infinite numbers: they are null."""
-    return printable_json(to_json(value, indent=2, inf_nan_mode="null").decode())
+    """A value that reports return, as JSON. It has no infinite numbers: they are null. URLs have no user and no
+    password."""
+    plain = _without_users(to_jsonable_python(value))
+    return printable_json(to_json(plain, indent=2, inf_nan_mode="null").decode())
+
+
+def _without_users(value: Any) -> Any:
+    """A value of JSON's types with user and password removed from URLs, which are strings without white space."""
+    if isinstance(value, dict):
+        return {key: _without_users(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_without_users(each) for each in value]
+    return redact_user(value) if isinstance(value, str) and "://" in value and len(value.split()) == 1 else value

@@ -114,8 +114,8 @@ def unread_urls(recipe: Recipe, settings: MachineSettings) -> Iterator[str]:
 
 
 def _without_scheme(recipe: Recipe, settings: MachineSettings) -> Iterator[str]:
-    """Remarks on sources whose first URLs have no scheme, of recipes that compare URLs with lists: no entry matches
-    such a URL."""
+    """Remarks on sources whose first URLs have no scheme and do not surely begin with a host, of recipes that compare
+    URLs with lists: no entry matches such a URL."""
     if not recipe.takedowns and not any(step.step in ("url", "rights") for step in recipe.steps):
         return
     for source in map(settings.placed, recipe.sources):
@@ -128,8 +128,9 @@ def _without_scheme(recipe: Recipe, settings: MachineSettings) -> Iterator[str]:
                 if bad := [url for url in urls if not _URL.match(url.strip())]:
                     yield (
                         f"sources.{source.name}.url_column: {len(bad)} of the first {len(urls)} URLs do not begin with "
-                        f"https://, http:// or ftp://, such as {one_line(redact_url(bad[0]))[:80]!r}. No host, URL or "
-                        "folder of a list matches them: add the scheme to the URLs, or list ids"
+                        "https://, http:// or ftp://, or with a host and a slash, such as "
+                        f"{one_line(redact_url(bad[0]))[:80]!r}. No host, URL or folder of a list matches them: add "
+                        "the scheme to the URLs, or list ids"
                     )
 
 

@@ -13,6 +13,7 @@ from gristmill.flows.recipe import own_steps
 from gristmill.storage import files, parquet
 from gristmill.storage.contents import ADDRESSES
 from gristmill.storage.home import FinishedStage, Home
+from gristmill.storage.printable import redact_user
 from gristmill.storage.remote.config import RemoteIOConfig
 from gristmill.storage.remote.streams import RemoteIOError
 from gristmill.storage.schema import DOCUMENTS
@@ -22,6 +23,7 @@ from gristmill.tasks.reading.charset import decode, detect
 from gristmill.tasks.reading.listing import Shard, recorded_file
 from gristmill.tasks.reading.record import Record
 from gristmill.tasks.reading.shard import read_again
+from gristmill.tasks.url.canonical import with_scheme
 
 
 @dataclass(frozen=True)
@@ -166,9 +168,10 @@ def record_again(
         found = read_again(shard, *place, stage.settings["extract"]["max_bytes"], remote_io)
     except (OSError, LookupError, RemoteIOError, StepError) as error:
         return None, f"{where} cannot be read again: {error}"
-    for name in ("url", "record_id"):
-        if name in row and row[name] != getattr(found, name):
-            return None, f"{where} now has a different record: its {name} is {getattr(found, name)!r}"
+    if "url" in row and with_scheme(row["url"]) != found.url:  # stages of earlier releases have it without a scheme
+        return None, f"{where} now has a different record: its url is {redact_user(found.url)!r}"
+    if "record_id" in row and row["record_id"] != found.record_id:
+        return None, f"{where} now has a different record: its record_id is {found.record_id!r}"
     return found, ""
 
 

@@ -14,6 +14,7 @@ from gristmill.flows.recipe.steps import filter_stages
 from gristmill.flows.reports.finished import check_run
 from gristmill.flows.reports.run import Run
 from gristmill.flows.reports.run.source_losses import log_losses
+from gristmill.flows.run import stale_marks
 from gristmill.flows.run.model_training import noted_run
 from gristmill.flows.run.progress import ended
 from gristmill.flows.stages.corpus import Corpus
@@ -86,6 +87,7 @@ def _reuse(flow: str, recipe: Recipe, settings: MachineSettings) -> Run:
     for label, address in places.items():
         recorder.exported(label, address)
     recorder.finished()
+    stale_marks.mark_after_run(settings)
     remaking.report(log)
     return Run.of(outputs)
 

@@ -28,6 +28,7 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.recipe.steps import filter_stages
 from gristmill.flows.reports.finished import check_run
+from gristmill.flows.run import stale_marks
 from gristmill.flows.run.artifacts import progress_artifact, publish_stage, stage_name
 from gristmill.flows.run.flow import cancellable, unless_cancelled
 from gristmill.flows.run.kernel_compilation import compile_kernels
@@ -156,6 +157,7 @@ def run_context(recipe: Recipe) -> Iterator[RunContext]:
         try:
             yield context
             last_run.finished()
+            stale_marks.mark_after_run(settings)
             remaking.check()
         finally:
             remaking.report(get_run_logger())

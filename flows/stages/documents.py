@@ -106,7 +106,9 @@ def documents(context: RunContext, recipe: Recipe, steps: tuple[DocumentStep, ..
     all_steps = (*before, recipe.extract, *([recipe.normalize] if recipe.normalize else []), *steps, *choosing)
     spec = StageSpec(
         name="documents",
-        version=2,  # 2: also writes the documents that may be held out, if URL steps come before extraction
+        # 2: also writes the documents that may be held out, if URL steps come before extraction
+        # 3: a URL without a scheme that begins with a host gets one
+        version=3,
         body=_extract,
         record=record,
         inputs={

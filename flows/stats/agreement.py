@@ -4,7 +4,9 @@ Of two annotators Cohen's kappa (1960), of more Fleiss' (1971). Grades have quad
 agree in part: for two annotators as Cohen (1968), for more as Gwet (Handbook of Inter-Rater Reliability, 2014, chapter
 3). The kappa of a class compares it with all others, so its weights are those of equality.
 
-The bootstrap draws groups of documents, since those of one host are alike, and takes the percentiles of the kappas.
+The bootstrap draws groups of documents, since those of one host are alike, and takes the percentiles of the kappas. It
+learns little of a group with most of the documents, so its intervals are too narrow then: in simulations with one group
+of 900 to 2,000 documents and 20 to 40 small ones they covered the true kappa in 74% to 84% of the cases.
 """
 
 from collections.abc import Sequence
@@ -18,6 +20,7 @@ REPLICATES = 1000
 MIN_DOCUMENTS = 20  # inside of a class, and outside: below this a kappa follows single documents
 MIN_GROUPS = 10  # that they come from
 MAX_CLASSES = 100
+MAX_GROUP_SHARE = 0.5  # of a group, above which the intervals are too narrow
 _AT_ONCE = 4_000_000  # numbers of a block of replicates
 
 
@@ -39,12 +42,14 @@ class Kappa:
 
 @dataclass(frozen=True)
 class Agreement:
-    """`method`: the statistic; `classes`: by class its kappa, None where it has too few documents."""
+    """`method`: the statistic; `largest_group`: the share of the documents that are of one group; `classes`: by class
+    its kappa, None where it has too few documents."""
 
     method: str
     annotators: int
     documents: int
     groups: int
+    largest_group: float
     kappa: Kappa
     classes: dict[str, Kappa | None]
 
@@ -91,7 +96,9 @@ def agreement(codes: np.ndarray, names: list[str], groups: np.ndarray, ordinal: 
         classes[name] = _kappa(binary, counts, np.eye(2), size, int(own.sum())) if is_enough else None
     method = "Cohen's kappa" if annotators == 2 else "Fleiss' kappa"
     method += "" if ordinal is None else " with quadratic weights"
-    return Agreement(method, annotators, len(codes), size, whole, classes)
+    return Agreement(
+        method, annotators, len(codes), size, float(np.bincount(groups).max() / len(codes)), whole, classes
+    )
 
 
 def _is_enough(documents: np.ndarray, groups: np.ndarray) -> bool:

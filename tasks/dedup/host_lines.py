@@ -9,11 +9,19 @@ import pyarrow.compute as pc
 import xxhash
 from pydantic import Field
 
-from gristmill.storage import files
+from gristmill.storage import files, parquet
+from gristmill.storage.schema import carried
 from gristmill.tasks import kernels
 from gristmill.tasks.dedup import exchange
 from gristmill.tasks.dedup.exchange import CollectedShards, KeyRanges, SortedFiles
-from gristmill.tasks.dedup.passages import Passages, passages_files, ranks, repeated_files
+from gristmill.tasks.dedup.passages import (
+    Passages,
+    covered,
+    passages_files,
+    ranks,
+    repeated_files,
+    write_without,
+)
 from gristmill.tasks.documents.measure import slices
 from gristmill.tasks.documents.selection import select
 from gristmill.tasks.url.canonical import PUBLIC_SUFFIXES, host_columns, known_hosts
@@ -23,8 +31,12 @@ class HostLines(Passages):
     """Cut lines that are on many pages of one host. The first of these pages keeps them.
 
     One page cannot tell its own text from what its site repeats on every page. A crawl can: the step counts on how many
-    pages of a host a line is. Lines are compared as by `line_dedup`: without case, digits, punctuation and accents. A
-    line counts once for each page. The first page is the one with the smallest id, so each line stays in the corpus.
+    pages of a host a line is. Lines are compared as by `line_dedup`: without case, digits, punctuation and accents;
+    rows of tables, which begin with `|`, as they are, since their numbers are data. A line counts once for each page.
+    The first page is the one with the smallest id, so each line stays in the corpus.
+
+    Lines without a blank line between them belong together, such as the lines of code, of a table or of a stanza. They
+    are cut together, if all of them go, or not at all. In a text without any blank line, each line is by itself.
 
     The host is that of the URL, without `www.`, or what the source's column `host` says. Documents without either keep
     all lines. Put the step after `url_dedup` and `content_dedup`: copies of one page are many pages that share lines.
@@ -32,13 +44,15 @@ class HostLines(Passages):
 
     package_data: ClassVar = (PUBLIC_SUFFIXES,)
 
+    # 2: lines that belong together are cut together, or not at all; numbers of tables are compared
+    work_version: ClassVar[int] = 2
     rule: ClassVar = "host_line"
     step: Literal["host_lines"] = "host_lines"
     min_characters: int = Field(
         20,
         ge=1,
-        description="Minimum number of letters, numbers and symbols in a line. Shorter lines may repeat, such as "
-        "headings, dates and prices.",
+        description="Minimum number of letters, numbers and symbols in lines that belong together. Fewer may repeat, "
+        "such as headings, dates and prices.",
     )
     min_pages: int = Field(5, ge=2, description="Minimum number of pages of the host with the line.")
     min_share: float = Field(0.2, ge=0, le=1, description="Minimum share of the host's pages with the line.")
@@ -56,7 +70,7 @@ class HostLines(Passages):
 #     for all shards:             hash_lines
 #     for all partitions:         find_lines
 #     for all ranges of shards:   `gristmill.tasks.dedup.exchange.collect_shards`
-#     for all shards:             `gristmill.tasks.dedup.passages.cut_shard`
+#     for all shards:             cut_lines
 #
 #     pages/00000.parquet       by `host` uint64: shard int64, pages int64, of a shard
 #     needed/00000.parquet      by `shard` int64: host uint64, needed int64, of the hosts that have enough pages
@@ -125,8 +139,8 @@ def hash_lines(
     some = table.select(["text"]).filter(pa.array(known))
     for part in slices(some):
         text = kernels.scan.scan(part["text"])
-        found, size = kernels.folding.folded(text.data, *text.spans("lines"))
-        counts = np.flatnonzero(size >= step.min_characters)
+        found, size = _folded(text)
+        counts = np.flatnonzero((size > 0) & (_size_together(text, size) >= step.min_characters))
         document = np.searchsorted(text.lines, counts, side="right") - 1
         hashes.append(found[counts] ^ keys[done + document])
         position.append(done + document)
@@ -162,6 +176,65 @@ def find_lines(folder: str, partition: int, ranges: KeyRanges, among: SortedFile
     table = pa.table({"shard": shard[gone].astype(np.int64), "place": place[gone]})
     exchange.write(repeated_files(folder, partition + 1).path(partition), table, "shard", shards)
     return {"lines": int(np.count_nonzero(enough)), "repeated": len(table)}
+
+
+def cut_lines(folder: str, shard: int, documents: str, kept: str, step: HostLines, cuts: CollectedShards) -> dict:
+    """Write a shard's documents without the lines of `cuts`, by shards, that go together with all that they belong to;
+    and the ledgers of cuts and drops. Holds what `passages.cut_shard` does."""
+    arriving = select(documents, kept, carried(parquet.schema(documents)))
+    place = np.sort(cuts.read(shard, ["place"])["place"].to_numpy())
+    touched, document = np.unique(place >> 32, return_inverse=True)
+    number, whole, done = place & 0xFFFFFFFF, [np.empty(0, np.int64)], 0
+    for part in slices(arriving.take(pa.array(touched)).select(["text"])):
+        first, last = np.searchsorted(document, [done, done + len(part)])
+        text = kernels.scan.scan(part["text"])
+        gone = np.zeros(text.lines[-1], bool)
+        gone[text.lines[document[first:last] - done] + number[first:last]] = True
+        line = np.flatnonzero(_together(text, gone))
+        row = np.searchsorted(text.lines, line, side="right") - 1
+        whole.append((touched[done + row] << 32) + line - text.lines[row])
+        done += len(part)
+    return write_without(folder, shard, step, arriving, np.concatenate(whole))
+
+
+def _folded(text: "kernels.scan.Scan") -> tuple[np.ndarray, np.ndarray]:
+    """(hash, size) of all lines, as `folded` has them; the hash of rows of tables is that of all their bytes."""
+    start, stop = text.spans("lines")
+    found, size = kernels.folding.folded(text.data, start, stop)
+    is_row = size > 0
+    is_row[is_row] = text.data[start[is_row]] == ord("|")
+    return np.where(is_row, text.line_hash, found), size
+
+
+def _blocks(text: "kernels.scan.Scan") -> tuple[np.ndarray, np.ndarray]:
+    """First and last line, that one excluded, of all lines that belong together."""
+    start, stop = text.paragraph_start, text.paragraph_stop
+    paragraphs = np.diff(text.paragraphs)
+    is_alone = np.repeat(paragraphs == 1, paragraphs)
+    lines = np.flatnonzero(covered(start[is_alone], stop[is_alone], text.lines[-1]))
+    start, stop = np.append(start[~is_alone], lines), np.append(stop[~is_alone], lines + 1)
+    order = np.argsort(start)
+    return start[order], stop[order]
+
+
+def _size_together(text: "kernels.scan.Scan", size: np.ndarray) -> np.ndarray:
+    """Of each line the size of all lines that it belongs to, its own among them; 0 for a blank line."""
+    start, stop = _blocks(text)
+    before = np.append(0, np.cumsum(size))
+    sizes = np.zeros(len(size), np.int64)
+    sizes[covered(start, stop, len(size))] = np.repeat(before[stop] - before[start], stop - start)
+    return sizes
+
+
+def _together(text: "kernels.scan.Scan", gone: np.ndarray) -> np.ndarray:
+    """The lines that go if lines which belong together go together: bool. Lines without anything that is compared, such
+    as rules, go with the others."""
+    start, stop = _blocks(text)
+    _, size = _folded(text)
+    staying = np.append(0, np.cumsum(~gone & (size > 0)))
+    going = np.append(0, np.cumsum(gone))
+    whole = (staying[stop] == staying[start]) & (going[stop] > going[start])
+    return covered(start[whole], stop[whole], len(gone))
 
 
 def _keys(documents: pa.Table) -> tuple[np.ndarray, np.ndarray]:

@@ -211,6 +211,12 @@ def cut_shard(folder: str, shard: int, documents: str, kept: str, step: Passages
     """
     arriving = select(documents, kept, carried(parquet.schema(documents)))
     place = np.sort(cuts.read(shard, ["place"])["place"].to_numpy())
+    return write_without(folder, shard, step, arriving, place)
+
+
+def write_without(folder: str, shard: int, step: Passages, arriving: pa.Table, place: np.ndarray) -> dict:
+    """Write a shard's documents without the passages at some places, which ascend, and the ledgers of cuts and
+    drops."""
     touched, document = np.unique(place >> 32, return_inverse=True)
     texts, edits, drops = _without(arriving.take(pa.array(touched)), document, place & _NUMBER, step)
     return write_cut(folder, shard, step.step, arriving, touched, texts, edits, drops)
@@ -281,17 +287,17 @@ def _edits(text: kernels.scan.Scan, repeated: np.ndarray, step: Passages) -> Edi
     line, start, stop = none, none, none
     match step:
         case ParagraphDedup():
-            gone = _covered(text.paragraph_start[repeated], text.paragraph_stop[repeated], len(text.line_start))
+            gone = covered(text.paragraph_start[repeated], text.paragraph_stop[repeated], len(text.line_start))
         case SentenceDedup():
             first = np.flatnonzero(repeated)
-            gone, line, start, stop = _sentences(text, _covered(first, first + step.sentences, len(repeated)))
+            gone, line, start, stop = _sentences(text, covered(first, first + step.sentences, len(repeated)))
         case _:
             gone = repeated
     gone = gone | _blank_lines(text, gone)
     return line_removals(text, np.where(gone, 0, -1), line, start, stop, 0, (step.rule,))
 
 
-def _covered(start: np.ndarray, stop: np.ndarray, size: int) -> np.ndarray:
+def covered(start: np.ndarray, stop: np.ndarray, size: int) -> np.ndarray:
     """Which of `size` places are in one of the ranges from start to stop: bool."""
     change = np.bincount(start, minlength=size + 1) - np.bincount(stop, minlength=size + 1)
     return np.cumsum(change)[:size] > 0

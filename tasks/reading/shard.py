@@ -1,7 +1,7 @@
 """A shard of a source: its records, read through or at one place, the types of its columns, and a look at it first."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from gristmill.storage import files
@@ -16,15 +16,22 @@ from gristmill.tasks.reading.range_plan import Reading
 from gristmill.tasks.reading.record import Record
 from gristmill.tasks.reading.sources import format_of
 from gristmill.tasks.reading.tables import ADVICE
+from gristmill.tasks.url.canonical import with_scheme
 
 
 def read(
     shard: Shard, max_bytes: int, verify_digests: bool, remote_io: RemoteIOConfig, reading: Reading | None = None
 ) -> Iterator[tuple[str, Record]]:
-    """Every record of a shard in its order, each with the name of the file that it is in. `reading` learns how far it
-    is."""
+    """Every record of a shard in its order, each with the name of the file that it is in, and with a URL that has a
+    scheme, where it begins with a host (`with_scheme`). `reading` learns how far it is."""
     options = ReadOptions(max_bytes, remote_io, verify_digests)
-    return format_of(shard.format).named_records(shard, options, reading or Reading())
+    for name, record in format_of(shard.format).named_records(shard, options, reading or Reading()):
+        yield name, _with_scheme(record)
+
+
+def _with_scheme(record: Record) -> Record:
+    url = with_scheme(record.url)
+    return record if url == record.url else replace(record, url=url)
 
 
 def read_again(
@@ -32,7 +39,7 @@ def read_again(
 ) -> Record:
     """The record that `read` gave at a place of a file. Raises LookupError if it is not there any more."""
     options = ReadOptions(max_bytes, remote_io)
-    return format_of(shard.format).record_at(shard, file, offset, length, options)
+    return _with_scheme(format_of(shard.format).record_at(shard, file, offset, length, options))
 
 
 def find_types(

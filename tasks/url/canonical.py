@@ -78,6 +78,19 @@ _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01
 _PLAIN = re.compile(r"https?://(?:[a-z0-9_-]++\.)++(?:[a-z]{2,}|xn--[a-z0-9-]+)/[A-Za-z0-9\-._~!$&'()*+,=:@/]*+")
 
 
+# A host with a dot and a top-level domain in letters, and a slash; or one that is a host by what is ahead of it.
+_LABEL = r"[^\W_](?:[\w-]*+(?<=[^\W_]))?+"
+_DOMAIN = rf"(?:{_LABEL}\.)+(?:[^\W\d_]{{2,}}|xn--[a-z0-9-]+)(?::[0-9]{{1,5}})?"
+_WITHOUT_SCHEME = re.compile(rf"//{_DOMAIN}(?:[/?#]|\Z)|www\.{_DOMAIN}(?:[/?#]|\Z)|{_DOMAIN}/", re.IGNORECASE)
+
+
+def with_scheme(url: str) -> str:
+    """A URL without a scheme as one of http, if it surely begins with a host: `example.com/a`, `//example.com`,
+    `www.example.com`. Any other text as it is, such as `example.com`, which could be a file, or `docs/a.html`."""
+    bare = url.strip(_CONTROLS_AND_SPACE)
+    return f"http://{bare.removeprefix('//')}" if _WITHOUT_SCHEME.match(bare) else url
+
+
 @cache
 def canonicalizer(options: Canonical) -> Callable[[str], str]:
     """A function from a URL to its canonical form; "" for one that has none.

@@ -241,7 +241,7 @@ def measure(step: Url, documents: Batch) -> dict[str, pa.Array]:
 
 def takedown_entries(step: Url, urls: Sequence[str | None]) -> list[str]:
     """The signal `url_takedown` of some URLs, without the others. Holds the lists."""
-    canonical = [canonicalizer(step.canonical)(url or "") for url in urls]
+    canonical = list(map(canonicalizer(step.canonical), (url or "" for url in urls)))
     hosts = [host_of(url.split("/", 3)[2]) if url else "" for url in canonical]
     return load(step).takedowns.find(canonical, hosts)
 

@@ -152,12 +152,13 @@ def test_a_check_says_which_dates_it_cannot_read(folder, machine):
 
 
 def test_a_check_reports_urls_that_no_list_matches(folder, machine):
-    (folder / "odd").write_text('{"text": "a", "link": "https://a.example/x"}\n{"text": "b", "link": "a.example/y"}\n')
+    links = ("https://a.example/x", "y.html", "a.example/z")
+    (folder / "odd").write_text("".join(f'{{"text": "a", "link": "{link}"}}\n' for link in links))
     (folder / "gone.txt").write_text("a.example\n")
     recipe = "name: r\nsources:\n- {name: web, jsonl: [odd], url_column: link}\nsteps:\n- {step: content_dedup}\n"
     assert check(written(folder, recipe), machine).remarks == ()
     [remark] = check(written(folder, f"{recipe}takedowns: [gone.txt]\n"), machine).remarks
-    assert "sources.web.url_column: 1 of the first 2 URLs do not begin with" in remark and "'a.example/y'" in remark
+    assert "sources.web.url_column: 1 of the first 3 URLs do not begin with" in remark and "'y.html'" in remark
 
 
 def test_a_check_says_what_the_bucket_tail_holds(folder, machine):

@@ -2,14 +2,17 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from markupsafe import escape
 
 from gristmill.flows.cli.results import takedown_lines
 from gristmill.flows.curation import curate
+from gristmill.flows.explore.dependents.affected import affected
 from gristmill.flows.machine.runs import RunRecorder
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.check import before_run
@@ -17,13 +20,16 @@ from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.reports.dropped import dropped
 from gristmill.flows.reports.finished import finished
+from gristmill.flows.reports.lineage import trace
 from gristmill.flows.reports.run_page import write
 from gristmill.flows.stages.evaluation.documents import read
 from gristmill.flows.stages.heldout import Data
 from gristmill.flows.stages.mixture import training_data
 from gristmill.storage import layout, parquet
 from gristmill.storage.home import open_stage
+from gristmill.storage.remote.config import RemoteIOConfig
 from gristmill.tasks.tokens import encoding
+from gristmill.tasks.url.canonical import known_hosts
 from tests.corpora import context
 from tests.planted.text import pydoc_paragraphs
 
@@ -221,3 +227,42 @@ def test_entries_that_a_step_url_or_a_recipe_that_is_rewritten_matched_are_not_n
     recorder.finished()
     [line] = takedown_lines(finished(recipe, settings))
     assert line == "takedown entries that name no curated document: gone.txt: site9.example"
+
+
+def test_documents_without_a_scheme_are_matched_as_those_of_http(tmp_path):
+    ends = [
+        *("a.example.org/x", "www.a.example.org/blog/1", "a.example.org:8080/blog/2", "//b.example.org/c?d=1"),
+        *("B.example.org/c", "münchen.example.org/", "www.c.example.org", "c.example.org", "docs/c.example.org/"),
+    ]
+    (tmp_path / "gone.txt").write_text("https://a.example.org/blog/*\nb.example.org\nxn--mnchen-3ya.example.org\n")
+    (tmp_path / "rights.txt").write_text("www.c.example.org\n")
+    hosts: Any = {"step": "rights", "hosts": [str(tmp_path / "rights.txt")], "protocols": [], "agents": ["CCBot"]}
+    found = {}
+    for name, scheme in (("without", ""), ("with", "http://")):
+        urls = [end if end in ends[-2:] else f"{scheme}{end.removeprefix('//') if scheme else end}" for end in ends]
+        rows = [json.dumps({"text": f"text {n}", "url": url}) for n, url in enumerate(urls)]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(rows))
+        recipe = load(
+            {
+                "name": name,
+                "sources": [{"name": "web", "jsonl": [str(tmp_path / f"{name}.jsonl")], "url_column": "url"}],
+                "steps": [{"step": "extract", "engine": "plain"}, hosts],
+                "takedowns": [str(tmp_path / "gone.txt")],
+            }
+        )
+        home = str(tmp_path / f"home-{name}")
+        *_, last = curate(context(home), recipe)
+        rows = parquet.read_table(last.left.kept.part(0), ["id"])["id"].to_pylist()
+        every = parquet.read_table(last.left.documents.part(0), ["id", "text", "url"]).to_pylist()
+        settings = MachineSettings(home=home)
+        affecting = affected(settings, "a.example.org").found
+        found[name] = (
+            [(row["text"], row["url"], row["id"] in rows) for row in every],
+            pc.is_null(known_hosts(pa.table({"url": [row["url"] for row in every]}))).to_pylist(),
+            sorted(one.url for one in affecting.documents),
+        )
+        assert all(one.trouble == "" for row in every for one in trace(home, row["id"], RemoteIOConfig()))
+    assert found["with"] == found["without"]
+    texts, without_host, _ = found["with"]
+    assert [text for text, _, kept in texts if kept] == ["text 0", "text 2", "text 7", "text 8"]
+    assert without_host == [False] * 7 + [True] * 2

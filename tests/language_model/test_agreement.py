@@ -14,7 +14,7 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports import run_page
 from gristmill.flows.reports.run import Run
-from gristmill.flows.reports.run.agreement import annotator_agreement, annotators_of_run
+from gristmill.flows.reports.run.agreement import ColumnAgreement, annotator_agreement, annotators_of_run
 from gristmill.flows.stats.agreement import LEVEL, UnidentifiedError, agreement, classes_of
 from tests.corpora import context
 from tests.language_model.asking import limits, made, recipe, rows, texts
@@ -114,6 +114,15 @@ def test_intervals_cover_the_truth_also_where_documents_of_a_host_are_alike():
             covered[name] += kappa.low <= 0.49 <= kappa.high
     assert LEVEL == 0.9 and 0.84 * runs <= covered["hosts"] <= 0.96 * runs, covered
     assert covered["documents"] < 0.75 * runs, "the hosts make a difference"
+
+
+def test_the_summary_says_that_most_documents_are_of_one_host():
+    codes = codes_of([0, 1] * 50, [0, 1] * 48 + [1, 0] * 2)
+    for large, share in ((60, 0.6), (50, 0.5)):
+        one = found(codes, 2, np.array([0] * large + [*range(1, 101 - large)]))
+        summary = ColumnAgreement("score", {"a": 100, "b": 100}, one).summary
+        assert one.largest_group == share
+        assert summary.endswith("; 60% of them are of one host, so the intervals are too narrow") == (large == 60)
 
 
 def test_an_interval_has_a_width_without_disagreement():

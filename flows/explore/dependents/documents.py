@@ -26,7 +26,7 @@ from gristmill.tasks.engine import options
 from gristmill.tasks.engine.jobs import Code, check_code
 from gristmill.tasks.engine.options import JobOptions
 from gristmill.tasks.evaluation.similar import THRESHOLD, Given, given, likest
-from gristmill.tasks.url.canonical import Canonical
+from gristmill.tasks.url.canonical import Canonical, host_of
 from gristmill.tasks.url.lists import ENTRIES, ListError, check_takedowns
 from gristmill.tasks.url.lists import taken_down as address_key
 from gristmill.tasks.url.step import Url
@@ -104,13 +104,32 @@ def matching(thing: Thing) -> Iterator[tuple[Match, tuple[str, ...]]]:
         yield by_prefix, ("id",)
         return
     try:
-        address_key(thing.name, Canonical())
+        key = address_key(thing.name, Canonical())
     except ListError:
         raise ValueError(f"documents are not found by {str(thing)!r}; {ENTRIES}") from None
+    host = host_of(key.removeprefix("=").partition("/")[0])
     with TemporaryDirectory(prefix="gristmill-") as folder:
         Path(folder, "entry").write_text(f"{thing.name}\n", encoding="utf-8")
-        with listing([str(Path(folder, "entry"))]) as match:
-            yield match, ("id", "url")
+        with listing([str(Path(folder, "entry"))]) as by_entry:
+
+            def by_candidates(normalize: Mapping[str, Any] | None, table: pa.Table) -> pa.ChunkedArray:
+                mask = _candidates(table, thing.name, host).combine_chunks()
+                if not mask.true_count:
+                    return pa.chunked_array([pa.nulls(len(table), pa.string())])
+                entries = by_entry(normalize, table.filter(mask)).combine_chunks()
+                return pa.chunked_array([pc.replace_with_mask(pa.nulls(len(table), pa.string()), mask, entries)])
+
+            yield by_candidates, ("id", "url")
+
+
+def _candidates(table: pa.Table, name: str, host: str) -> pa.ChunkedArray:
+    """The rows that an entry may match: those with this id, those whose URL has the entry's host, in either case, and
+    those whose host may be written in another way: in other letters, with escapes or white space, or as a number."""
+    urls = pc.fill_null(table["url"], "")
+    is_address = host.startswith("[") or host.rpartition(".")[2].isdigit()
+    has_host = pc.match_substring(urls, host, ignore_case=True)
+    others = "" if is_address else "[^!-~]|%"
+    return pc.or_(pc.or_(pc.equal(table["id"], name), has_host), pc.match_substring_regex(urls, others))
 
 
 @contextmanager
@@ -196,7 +215,7 @@ class Part:
     stage: str
     shard: int
     path: str
-    ledger: str
+    ledger: str  # "" where nothing was dropped
     normalize: Mapping[str, Any] | None
 
 
@@ -238,8 +257,10 @@ def find_documents(
         if label in graph.collected:
             found.gaps.append(f"{label} was collected, so its documents cannot be searched")
             continue
-        normalize = stage.settings.get("normalize")
-        parts += [Part(label, n, path, stage.ledger(n), normalize) for n, path in enumerate(stage.parts)]
+        try:
+            parts += _parts_of(stage)
+        except (OSError, RuntimeError) as error:
+            found.gaps.append(f"{label} cannot be searched: {error}")
     options.configure(job_options(settings))
     results: dict[int, tuple[list[FoundDocument], list[str], str]] = {}
     # ids and URLs are read in a moment, and lists of entries are files of this machine
@@ -267,33 +288,41 @@ def add_rewrites(graph: HomeGraph, found: FoundDocuments) -> None:
 
         more: list[FoundDocument] = []
         for label, stage in sorted(graph.stages.items()):
-            if stage.name == "documents" and label not in graph.collected:
+            has_rewrites = stage.name == "documents" and _ORIGIN in stage.result.get("own", ())
+            if has_rewrites and label not in graph.collected:
                 for shard, path in enumerate(stage.parts):
                     if _ORIGIN in parquet.columns(path):
-                        part = Part(label, shard, path, stage.ledger(shard), None)
-                        more += _find_in(part, written_from, (_ORIGIN,))[0]
+                        more += _find_in(Part(label, shard, path, "", None), written_from, (_ORIGIN,))[0]
         known = {(one.stage, one.id) for one in found.documents}
         added = [one for one in more if (one.stage, one.id) not in known]
         found.documents += added
         new = {(one.stage, one.id) for one in added}
 
 
+def _parts_of(stage: FinishedStage) -> Iterator[Part]:
+    """The parts of a stage `documents`. Raises OSError or RuntimeError if its list of parts cannot be read."""
+    normalize = stage.settings.get("normalize")
+    for number, record in enumerate(stage.part_records):
+        ledger = stage.ledger(number) if record["rows_in"] > record["rows_out"] else ""
+        yield Part(stage.label, number, stage.part(number), ledger, normalize)
+
+
 def _find_in(part: Part, match: Match, columns: tuple[str, ...]) -> tuple[list[FoundDocument], list[str]]:
-    wanted = list(dict.fromkeys([*columns, "id", "source", "url", "file"]))
     found = []
-    for table in parquet.groups(part.path, wanted):
-        entries = match(part.normalize, table)
-        rows = table.drop_columns([name for name in table.column_names if name == "text"])
-        rows = rows.append_column("entry", entries).filter(pc.is_valid(entries))
-        found += [
-            FoundDocument(row["id"], row["source"], row["url"], row["file"], part.stage, part.shard, row["entry"])
-            for row in rows.to_pylist()
-        ]
-    if "text" in columns or _ORIGIN in columns:  # which a ledger does not have
+    with parquet.open_checked(part.path) as shard:
+        for group in range(shard.metadata.num_row_groups):
+            entries = match(part.normalize, shard.read([group], [*columns]))
+            if entries.null_count == len(entries):
+                continue
+            rows = shard.read([group], ["id", "source", "url", "file"])
+            rows = rows.append_column("entry", entries).filter(pc.is_valid(entries))
+            found += [
+                FoundDocument(row["id"], row["source"], row["url"], row["file"], part.stage, part.shard, row["entry"])
+                for row in rows.to_pylist()
+            ]
+    if not part.ledger or "text" in columns or _ORIGIN in columns:  # which a ledger does not have
         return found, []
     ledger = parquet.read_table(part.ledger, ["id", "url"])
-    if not len(ledger):
-        return found, []
     return found, ledger.filter(pc.is_valid(match(part.normalize, ledger)))["id"].to_pylist()
 
 

@@ -18,8 +18,8 @@ from gristmill.flows.explore.dependents.affected import Affected
 from gristmill.flows.explore.dependents.answers import answers_about
 from gristmill.flows.explore.dependents.documents import FoundDocuments
 from gristmill.flows.explore.dependents.erasure import LIKE, Request, Target
-from gristmill.flows.explore.dependents.owners import owners
 from gristmill.flows.explore.dependents.scan import Scanned, scan
+from gristmill.flows.machine.runs import RecordedRun
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.reports.dependents.graph import HomeGraph
 from gristmill.storage import checked_json, files
@@ -189,9 +189,30 @@ def _remaining(graph: HomeGraph, scanned: Scanned) -> list[dict[str, Any]]:
         }
         if label in graph.stages and graph.stages[label].name == "documents":
             readers = {graph.stages[each].name for each in graph.dependents([label]) if each in graph.stages}
-            one |= {"recipes": owners(graph, label), "is_sampled": "rewrites_sample" in readers}
+            one |= {"recipes": _owners(graph, label), "is_sampled": "rewrites_sample" in readers}
         found.append(one)
     return found
+
+
+def _owners(graph: HomeGraph, label: str) -> list[str]:
+    """Names of the recipes whose sources a stage `documents` has read; of recipes with more sources than these, those
+    with the fewest. Empty if no recorded run tells."""
+    formats = set(graph.stages[label].settings.get("formats", ()))
+    runs = [run for run in graph.runs if label in graph.origins(run.stages)]
+    others: dict[str, int] = {}
+    for recipe in (recipe for run in runs for recipe in _recipes(run)):
+        sources = {source["name"] for source in recipe["sources"]}
+        if formats <= sources:
+            count = len(sources - formats)
+            others[recipe["name"]] = min(count, others.get(recipe["name"], count))
+    return sorted(name for name, count in others.items() if count == min(others.values()))
+
+
+def _recipes(run: RecordedRun) -> Iterator[Mapping[str, Any]]:
+    """The recipe of a run, and those that it rewrites, as it saw them."""
+    for value in (run.recipe, *run.outside.values()):
+        if isinstance(value, Mapping) and {"name", "sources", "steps"} <= value.keys():
+            yield value
 
 
 def _trained(graph: HomeGraph, report: Affected) -> dict[str, int]:

@@ -1,50 +1,11 @@
-"""Retract a thing, or undo that: the record in the home, then tags in MLflow and notes on the pages of verdicts.
-
-Tags and notes are made from all retractions of the home, so a second call mends what a killed one left out.
-"""
-
-from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-import wrapt
+"""Retract a thing, or undo that, and mark what rests on it. Separate: marking is a part of every run."""
 
 from gristmill.flows.explore.dependents.affected import Affected
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.reports.dependents import retractions
-from gristmill.flows.reports.dependents.graph import HomeGraph, graph_of
-from gristmill.flows.reports.dependents.marks import TAG, mark_pages, tag_of
-from gristmill.flows.reports.dependents.retractions import Retraction, Staleness
+from gristmill.flows.reports.dependents.retractions import Retraction
 from gristmill.flows.reports.dependents.things import Thing
-from gristmill.storage.printable import redact_url
-from gristmill.tasks.engine import extras
-
-if TYPE_CHECKING:
-    from gristmill.flows.run import model_run, tracking
-else:
-    model_run = wrapt.lazy_import("gristmill.flows.run.model_run")
-    tracking = wrapt.lazy_import("gristmill.flows.run.tracking")
-
-SQLITE = "sqlite:///"
-# Tags by which MLflow has decisions and scaling laws.
-ID_TAGS = ("decision", "scaling")
-
-
-@dataclass(frozen=True)
-class Marked:
-    """What was marked: `pages`: paths of pages that were changed; `tagged`, `untagged`: ids of MLflow runs; `gaps`:
-    what was not."""
-
-    pages: tuple[str, ...] = ()
-    tagged: tuple[str, ...] = ()
-    untagged: tuple[str, ...] = ()
-    gaps: tuple[str, ...] = ()
-
-    def lines(self) -> list[str]:
-        """A line each."""
-        runs = f"MLflow: {len(self.tagged)} runs marked as stale, {len(self.untagged)} no longer"
-        return [f"pages of verdicts: {len(self.pages)} changed", runs, *(f"not marked: {gap}" for gap in self.gaps)]
+from gristmill.flows.run.stale_marks import Marked, mark
 
 
 def retract(settings: MachineSettings, thing: Thing, reason: str, report: Affected) -> tuple[Retraction, Marked]:
@@ -60,71 +21,3 @@ def undo(settings: MachineSettings, id_: str) -> tuple[Retraction, Marked]:
     """Remove a retraction, and the marks that it made. Raises LookupError if there is none."""
     one = retractions.undo(settings.home, id_)
     return one, mark(settings)
-
-
-def mark(settings: MachineSettings) -> Marked:
-    """Mark everything that is stale now, and nothing else."""
-    staleness = Staleness(graph_of(settings.home))
-    pages, gaps = mark_pages(staleness)
-    try:
-        tagged, untagged = _tag(settings, staleness)
-    except (OSError, RuntimeError) as error:  # MLflow's own errors are OSErrors or RuntimeErrors, or become these
-        tagged, untagged = [], []
-        gaps.append(f"runs in MLflow: {error}. Run the same command again")
-    return Marked(tuple(pages), tuple(tagged), tuple(untagged), (*gaps, *staleness.gaps))
-
-
-def _tag(settings: MachineSettings, staleness: Staleness) -> tuple[list[str], list[str]]:
-    """Set and delete the tag of the runs in MLflow. Starts none: a home without a database has no runs."""
-    uri = settings.tracking_uri
-    if uri.startswith(SQLITE) and not Path(uri.removeprefix(SQLITE)).exists():
-        return [], []
-    if extras.missing(("mlflow",)):
-        raise RuntimeError(extras.shortage("tags in MLflow", ("mlflow",)))
-    by_tag = _reasons(staleness)
-    client = tracking.TrackedExperiment(settings, "").client
-    tagged, untagged = [], []
-    try:
-        for experiment in client.search_experiments():
-            page: str | None = None
-            while page is None or page:
-                runs = client.search_runs([experiment.experiment_id], max_results=1000, page_token=page)
-                page = runs.token or ""
-                for run in runs:
-                    value = tag_of(_reasons_of(run.data.tags, by_tag))
-                    if value and run.data.tags.get(TAG) != value:
-                        client.set_tag(run.info.run_id, TAG, value)
-                        tagged.append(run.info.run_id)
-                    elif not value and TAG in run.data.tags:
-                        client.delete_tag(run.info.run_id, TAG)
-                        untagged.append(run.info.run_id)
-    except tracking.mlflow.MlflowException as error:
-        raise RuntimeError(f"{redact_url(uri)} does not take tags: {error.message}") from error
-    return tagged, untagged
-
-
-def _reasons_of(tags: Mapping[str, str], by_tag: Mapping[tuple[str, str], tuple[str, ...]]) -> list[str]:
-    """Why a run with these tags is stale. The runs of an arm have the tag of their decision, too, and need not rest on
-    all that it rests on."""
-    is_child = tracking.PARENT_TAG in tags
-    pairs = [(name, value) for name, value in tags.items() if not is_child or name not in ID_TAGS]
-    return list(dict.fromkeys(reason for pair in pairs for reason in by_tag.get(pair, ())))
-
-
-def _reasons(staleness: Staleness) -> Mapping[tuple[str, str], tuple[str, ...]]:
-    """Why runs in MLflow are stale, by the tag and the value by which they are known."""
-    graph: HomeGraph = staleness.graph
-    found: dict[tuple[str, str], tuple[str, ...]] = {}
-    for verdict in graph.verdicts:
-        if reasons := staleness.of_verdict(verdict):
-            found |= {(tag, verdict.id): reasons for tag in ID_TAGS}
-    for label, stage in graph.stages.items():
-        if stage.name in ("model", "proxy", "doremi"):
-            tag = model_run.KEY_TAG if stage.name == "model" else tracking.STAGE_TAG
-            if stage.name == "model":
-                reasons = staleness.of_model(label)
-            else:
-                reasons = tuple(one.sentence for one in staleness.retractions_of([label]))
-            if reasons:
-                found[tag, stage.key] = reasons
-    return found

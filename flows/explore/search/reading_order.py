@@ -1,12 +1,18 @@
 """The documents of a finished training in the order in which it read them, as a folder of Parquet files.
 
+    spans in reading order ──sort by shard──▶ pieces of documents ──sort by step──▶ parts
+
 The order follows from the training manifest, the seed and the batches that the guard left out, as `batches` computes it
-for one step. Documents come from the indexes of the token shards: each index is read at most once for each part.
+for one step. Documents come from the indexes of the token shards. Each is read once: a step reads from all shards, so
+spans are put in the order of shards, and their pieces back in that of steps, by DuckDB, which spills what exceeds its
+memory to the temporary folder.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import orjson
@@ -21,15 +27,24 @@ from gristmill.samples.order import Order, batch_number
 from gristmill.storage import checked_json, files, layout, parquet
 from gristmill.storage.printable import redact_url
 from gristmill.storage.training_manifest import load_training_manifest
+from gristmill.tasks.documents import isolated_duckdb
 from gristmill.tasks.engine.make import NotFinishedError
 from gristmill.training.config import RunConfig
 from gristmill.training.hub.weights import RUN
 from gristmill.training.step.guard import EVENTS, read_events, windows_left_out
 
+if TYPE_CHECKING:
+    import duckdb
+
 SUMMARY = "reading-order.json"
 FOLDER = "data"
 # Tokens of the steps in a part. A part takes a few hundred bytes of memory for each of its rows.
 PART_TOKENS = 1 << 27
+_SORT_BYTES = 2 << 30  # that both sorts hold
+BATCH_ROWS = 1 << 16  # that are passed on together
+_SPANS = pa.schema(
+    [(name, pa.int64()) for name in ("source", "shard", "step", "sample", "position", "offset", "length")]
+)
 COLUMNS = {
     "step": "training step, from 1",
     "sample": "number of the sample in the training, from 0",
@@ -67,9 +82,9 @@ def write_reading_order(
     """Write a row for each piece of a document that a recipe's finished training read, in reading order: by step,
     sample, and position in the sample.
 
-    A stopped export continues after its last part. Reads the indexes of token shards and no tokens; holds a part.
-    `say`: prints progress. Raises NotFinishedError without a finished training, FileExistsError for a folder with
-    other files.
+    A stopped export writes the parts that are missing. Reads the indexes of token shards and no tokens; holds a part,
+    and up to 2 GiB of rows that are sorted. `say`: prints progress. Raises NotFinishedError without a finished
+    training, FileExistsError for a folder with other files.
     """
     settings = settings or MachineSettings()
     report = finished(target, settings)
@@ -96,13 +111,13 @@ def write_reading_order(
     }
     _check_folder(to, written)
     files.write_bytes(files.join(to, SUMMARY), _json(written | {"parts": len(blocks), "rows": None}))
-    rows = 0
-    for number, block in enumerate(blocks):
-        path = layout.part(files.join(to, FOLDER), number)
-        if not files.exists(path):
-            parquet.write_table(path, read_pieces(order, block, left_out))
-            say(f"steps {block[0]:,} to {block[-1]:,} of {steps[-1]:,}")
-        rows += parquet.rows(path)
+    paths = [layout.part(files.join(to, FOLDER), number) for number in range(len(blocks))]
+    missing = [number for number, path in enumerate(paths) if not files.exists(path)]
+    pieces = read_pieces(order, chain.from_iterable(blocks[number] for number in missing), left_out)
+    for number, table in zip(missing, _parts(pieces, [blocks[number] for number in missing]), strict=True):
+        parquet.write_table(paths[number], table)
+        say(f"steps {blocks[number][0]:,} to {blocks[number][-1]:,} of {steps[-1]:,}")
+    rows = sum(map(parquet.rows, paths))
     files.write_bytes(files.join(to, SUMMARY), _json(written | {"parts": len(blocks), "rows": rows}))
     return ReadingOrder(to, stage.label, (steps[0], steps[-1]), len(blocks), rows)
 
@@ -141,27 +156,54 @@ def _samples(order: Order, step: int, left_out: Sequence[tuple[int, int]]) -> ra
     return order.samples(batch_number(step - 1, left_out))
 
 
-def read_pieces(order: Order, steps: range, left_out: Sequence[tuple[int, int]] = ()) -> pa.Table:
-    """The pieces of documents (`SCHEMA`) that some steps, which count from 1, read. `left_out`: batches that the guard
-    left out, as for `batch_number`."""
-    spans: dict[tuple[int, int], list[tuple[int, int, int, int, int]]] = {}
-    for step in steps:
-        samples = _samples(order, step, left_out)
-        for sample, (source, _, window) in zip(samples, order.windows_of(samples), strict=True):
-            for span in order.read[source].spans(window):
-                row = (step, sample, span.at, span.offset, span.length)
-                spans.setdefault((source, span.shard), []).append(row)
-    tables = [
-        _pieces_of_shard(order.sources[source].name, order.sources[source].shards[shard].path, np.array(rows))
-        for (source, shard), rows in sorted(spans.items())
-    ]
-    # no two pieces of a sample begin at the same position
-    return pa.concat_tables(tables).sort_by([(name, "ascending") for name in ("step", "sample", "position")])
+def read_pieces(
+    order: Order, steps: Iterable[int], left_out: Sequence[tuple[int, int]] = ()
+) -> Iterator[pa.RecordBatch]:
+    """The pieces of documents (`SCHEMA`) that some steps, which count from 1, read, by step, sample and position.
+    `left_out`: batches that the guard left out, as for `batch_number`. Reads the index of each shard once."""
+    database = isolated_duckdb.connect(_SORT_BYTES)
+    # no two spans, and no two pieces, of a sample begin at the same position
+    by_shard = _sorted(database, _SPANS, _spans(order, steps, left_out), "source, shard, step, sample, position")
+    yield from _sorted(database.cursor(), SCHEMA, _pieces(order, by_shard), "step, sample, position")
 
 
-def _pieces_of_shard(source: str, path: Path, spans: np.ndarray) -> pa.Table:
+def _sorted(
+    connection: "duckdb.DuckDBPyConnection", schema: pa.Schema, batches: Iterator[pa.RecordBatch], columns: str
+) -> Iterator[pa.RecordBatch]:
+    reader = pa.RecordBatchReader.from_batches(schema, batches)
+    return iter(connection.from_arrow(reader).order(columns).to_arrow_reader(BATCH_ROWS))
+
+
+def _spans(order: Order, steps: Iterable[int], left_out: Sequence[tuple[int, int]]) -> Iterator[pa.RecordBatch]:
+    """Where the tokens of each sample are (`_SPANS`), in reading order."""
+    rows = (
+        (source, span.shard, step, sample, span.at, span.offset, span.length)
+        for step in steps
+        for samples in (_samples(order, step, left_out),)
+        for sample, (source, _, window) in zip(samples, order.windows_of(samples), strict=True)
+        for span in order.read[source].spans(window)
+    )
+    while some := [*islice(rows, BATCH_ROWS)]:
+        yield pa.record_batch([*np.array(some, np.int64).T], schema=_SPANS)
+
+
+def _pieces(order: Order, spans: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Cut spans, in the order of shards, at the ends of documents. Holds the index of a shard."""
+    here, index = None, pa.table({})
+    for batch in spans:
+        rows = np.stack([column.to_numpy() for column in batch.columns], axis=1)
+        begins = np.flatnonzero((rows[1:, :2] != rows[:-1, :2]).any(axis=1)) + 1
+        for some in np.split(rows, begins):
+            source, shard = some[0, :2].tolist()
+            path = order.sources[source].shards[shard].path
+            if here != (source, shard):
+                here = source, shard
+                index = parquet.read_table(f"{str(path).removesuffix('.bin')}.parquet", ["id", "offset", "length"])
+            yield from _pieces_of_shard(order.sources[source].name, path, index, some[:, 2:]).to_batches()
+
+
+def _pieces_of_shard(source: str, path: Path, index: pa.Table, spans: np.ndarray) -> pa.Table:
     """Cut spans (step, sample, position, offset, length) of the tokens of a shard at the documents' ends."""
-    index = parquet.read_table(f"{str(path).removesuffix('.bin')}.parquet", ["id", "offset", "length"])
     begins = index["offset"].to_numpy()
     ends = begins + index["length"].to_numpy()
     offsets, stops = spans[:, 3], spans[:, 3] + spans[:, 4]
@@ -182,3 +224,18 @@ def _pieces_of_shard(source: str, path: Path, spans: np.ndarray) -> pa.Table:
         "offset": begin,
     }
     return pa.table(columns).cast(SCHEMA)
+
+
+def _parts(pieces: Iterable[pa.RecordBatch], blocks: Iterable[range]) -> Iterator[pa.Table]:
+    """The pieces of each block of steps, which ascend. Holds those of a block."""
+    batches, rest = iter(pieces), SCHEMA.empty_table()
+    for block in blocks:
+        held: list[pa.Table] = []
+        while True:
+            here = int(np.searchsorted(rest["step"].to_numpy(), block.stop))
+            held.append(rest[:here])
+            rest = rest[here:]
+            if len(rest) or (batch := next(batches, None)) is None:
+                break
+            rest = pa.Table.from_batches([batch]).cast(SCHEMA)
+        yield pa.concat_tables(held).combine_chunks()

@@ -19,7 +19,14 @@ from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.reports.tables import Table
 from gristmill.flows.stages.corpus import Corpus
-from gristmill.flows.stats.agreement import Agreement, Kappa, UnidentifiedError, agreement, classes_of
+from gristmill.flows.stats.agreement import (
+    MAX_GROUP_SHARE,
+    Agreement,
+    Kappa,
+    UnidentifiedError,
+    agreement,
+    classes_of,
+)
 from gristmill.storage import parquet
 from gristmill.tasks.documents.selection import gather, select
 from gristmill.tasks.engine import options
@@ -44,10 +51,12 @@ class ColumnAgreement:
         found = self.agreement
         if found is None:
             return f"{self.value}: the agreement of {', '.join(self.annotated)} is unknown: {self.reason}"
-        kappa = found.kappa
+        kappa, largest = found.kappa, found.largest_group
+        narrow = f"; {largest:.0%} of them are of one host, so the intervals are too narrow"
         return (
             f"{self.value}: {found.method} of {', '.join(self.annotated)} is {kappa.value:.3f} ({kappa.low:.3f} to "
             f"{kappa.high:.3f}), on {found.documents:,} documents of {found.groups:,} hosts that all annotated"
+            f"{narrow if largest > MAX_GROUP_SHARE else ''}"
         )
 
     @property

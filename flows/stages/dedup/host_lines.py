@@ -66,7 +66,7 @@ def _cut(phases: PhaseRunner, record: HostLineCutting, places: CorpusPlaces) -> 
     cuts = collected(phases, "cuts", repeated, shards, "shard")
 
     cutting = {"step": step, "cuts": cuts}
-    phases.map("cut", passages.cut_shard, {i: places.shard(i) | cutting for i in places.shards()})
+    phases.map("cut", tasks.cut_lines, {i: places.shard(i) | cutting for i in places.shards()})
     for folder in (pages.folder, needed.folder, hosts.folder, lines.folder, repeated.folder, cuts.folder):
         files.remove(folder)
     return {

@@ -349,7 +349,11 @@ class Carrying(Files):
 
 class Columned(Carrying):
     text_column: str = Field("text", description="Column, or JSON key, with the text.")
-    url_column: str | None = Field(None, description="Column with the URL. None: documents have no URL.")
+    url_column: str | None = Field(
+        None,
+        description="Column with the URL. A URL without a scheme, such as `example.com/page`, gets `http://`. None: "
+        "documents have no URL.",
+    )
     id_column: str | None = Field(
         None, description="Column with a unique id. None: the id is the record's position in its file."
     )

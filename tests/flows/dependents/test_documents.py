@@ -3,14 +3,17 @@
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from gristmill.flows.curation import curate
 from gristmill.flows.explore.dependents.affected import affected
+from gristmill.flows.explore.dependents.documents import listing, matching
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
+from gristmill.flows.reports.dependents.things import Thing
 from gristmill.flows.stages.mixture import training_data
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.rules import gopher_quality
@@ -98,6 +101,51 @@ def test_documents_are_found_by_any_spelling_of_their_host(host, tmp_path):
     for thing in (host, f"https://{host}/a", f"https://{host}:443/*"):
         found = affected(MachineSettings(home=str(tmp_path)), thing).found
         assert {one.url for one in found.documents} == {*urls[:2]}
+
+
+ODD = [
+    *(
+        "https://Host.example/a",
+        "http://www.host.example:80/a/b",
+        "http://sub.host.example",
+        "http://nothost.example/a",
+    ),
+    *(
+        "https://host.example.:443/a/",
+        "http://user:pw@host.example/a#b",
+        "http:\\\\host.example\\a",
+        "ho%73t.example/a",
+    ),
+    *(
+        "http://ho\tst.example/a",
+        " http://host.example/a ",
+        "http://ho%53t.example/a",
+        "http://ｈｏｓｔ.example/a",
+        None,
+        "",
+    ),
+    *("http://0x7f.1/a", "http://127.1:80/a", "http://127.0.0.1/a", "http://[::1]/a", "http://[0:0::1]:80/a"),
+    *("http://bücher.example/a", "http://B%C3%BCcher.example/a", "http://xn--bcher-kva.example/a", "//host.example/a"),
+    *("http://other.example/?to=http://host.example/a", "urn:host.example", "https://host.example/a?b=1", "mailto:a@b"),
+]
+
+
+@pytest.mark.parametrize(
+    "name, kind",
+    [
+        *(("host.example", "host"), ("www.host.example", "host"), ("example", "host"), ("127.0.0.1", "host")),
+        *(("[::1]", "host"), ("bücher.example", "host"), ("http://host.example/a", "url"), ("f" * 32, "document")),
+        *(("https://www.host.example/a/*", "url"), ("http://127.0.0.1/a", "url"), ("https://bücher.example/a", "url")),
+    ],
+)
+def test_a_thing_matches_as_an_entry_of_a_list(name, kind, tmp_path):
+    table = pa.table({"id": [f"{n:032x}" for n in range(len(ODD))] + ["f" * 32], "url": [*ODD, "http://own.example"]})
+    (tmp_path / "entry").write_text(f"{name}\n")
+    with listing([str(tmp_path / "entry")]) as by_list, matching(Thing(kind, name)) as (match, _):
+        expected = by_list(None, table).to_pylist()
+        assert match(None, table).to_pylist() == expected
+        assert match(None, table[:0]).to_pylist() == []
+    assert any(expected)
 
 
 def holds(home: str, ids: set[str]) -> dict[str, tuple[set[str], int]]:

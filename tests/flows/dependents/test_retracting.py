@@ -1,5 +1,9 @@
 """A verdict whose inputs were retracted, or have moved, is stale wherever it is shown."""
 
+import json
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,16 +13,19 @@ from typer.testing import CliRunner
 
 from gristmill.flows.cli import app
 from gristmill.flows.cli.results import decision_parts
+from gristmill.flows.curation import curate
 from gristmill.flows.experiments.decisions.report import leaderboard
 from gristmill.flows.explore.dependents.affected import affected
 from gristmill.flows.machine.runs import released_models
 from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports.dependents.graph import graph_of
 from gristmill.flows.reports.dependents.marks import TAG, marked
 from gristmill.flows.reports.dependents.retractions import Staleness, retractions, stale
 from gristmill.flows.run.tracking import PARENT_TAG, TrackedExperiment
 from gristmill.storage import checked_json, files
 from gristmill.tasks.engine import remakes
+from tests.corpora import context
 from tests.flows.decisions import report
 from tests.flows.dependents.planted import decision, run, stage
 
@@ -208,6 +215,42 @@ def test_a_model_older_than_a_list_is_stale_in_mlflow_and_where_it_is_shown(name
     tokens = stage(home, "tokens", {"documents": taken}, says="after")
     newer = stage(home, "model", {"mixture": stage(home, "mixture", {"tokens": tokens}, says="after")}, says="after")
     assert Staleness(graph_of(home)).of_model(newer.label) == ()
+
+
+@pytest.mark.extended
+def test_a_flow_and_a_run_that_makes_nothing_mark_what_is_stale_since(tmp_path):
+    """The flow is called as a deployment of Prefect calls it, without the command."""
+    home, crawl, path = str(tmp_path / "home"), tmp_path / "web.jsonl", tmp_path / "recipe.yaml"
+    given = {"name": "web", "sources": [{"name": "web", "jsonl": [str(crawl)]}], "steps": [{"step": "extract"}]}
+    path.write_text(json.dumps(given))
+    crawl.write_text('{"text": "what the decision read"}\n')
+    *_, last = curate(context(home), load(given))
+    proxy = stage(home, "proxy", {"documents": last.left.documents})
+    verdict = decision(home, "web", proxy)
+    other = decision(home, "other", stage(home, "proxy", {}, says="other"))
+    os.utime(verdict, (0, 0))
+    experiment = TrackedExperiment(MachineSettings(home=home), "web")
+    keys = [path.rpartition("-")[2].removesuffix(".json") for path in (verdict, other)]
+    runs = [experiment.create("decision", {"decision": key}) for key in keys]
+
+    def tags() -> list[str]:
+        return [experiment.client.get_run(run).data.tags.get(TAG, "") for run in runs]
+
+    def corpus() -> str:
+        command = [sys.executable, "-c", f"import gristmill; gristmill.corpus({str(path)!r})"]
+        done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "GRISTMILL_HOME": home})
+        assert done.returncode == 0, done.stderr
+        return done.stdout + done.stderr
+
+    assert "stale" not in corpus() and tags() == ["", ""]
+    crawl.write_text('{"text": "what came later"}\n')
+    assert "stale now: 1 pages of verdicts, 1 runs in MLflow" in corpus()
+    [sentence, nothing] = tags()
+    assert "has moved: the newest run of web" in sentence and not nothing
+    assert "has moved: the newest run of web" in page(home, "web") and "Stale" not in page(home, "other")
+    experiment.client.delete_tag(runs[0], TAG)
+    told = CliRunner().invoke(app, ["corpus", str(path)], env={"GRISTMILL_HOME": home}, catch_exceptions=False)
+    assert told.exit_code == 0 and "0 pages of verdicts, 1 runs in MLflow" in told.output and tags() == [sentence, ""]
 
 
 def test_a_report_prints_first_that_it_is_stale_and_a_page_has_one_note():

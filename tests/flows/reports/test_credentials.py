@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from typer.testing import CliRunner
 
 import gristmill
+from gristmill.flows.cli import app
 from gristmill.flows.explore.browse import document as static
 from gristmill.flows.explore.browse.opened import open_recipe
 from gristmill.flows.explore.browse.pages import Pages
@@ -61,3 +63,31 @@ def test_papers_and_pages_have_urls_without_user_and_password(folder, tmp_path):
         *("report", "documents", "document, kept", "static", "diff", "duplicates")
     }
     assert [name for name, page in shown.items() if "S3CRET" in page] == []
+
+
+def test_commands_print_urls_without_user_and_password(folder, monkeypatch):
+    monkeypatch.setenv("GRISTMILL_HOME", str(folder / "home"))
+    recipe = str(folder / "recipe.yaml")
+    run = gristmill.open(recipe, home=str(folder / "home"))
+    documents = run.documents.to_pandas(["id", "text"])
+    id_, text = documents["id"][0], documents["text"][0]
+    (folder / "text.txt").write_text(text)
+    extracted, kept = run.corpus.extracted.label, run.corpus.kept.label
+    commands = [
+        *(["explain", "show", "documents"], ["explain", "show", "dropped"], ["explain", "lineage", id_]),
+        *(["explain", "similar", id_], ["home", "status"]),
+        *(["home", "affected", "a.example", *more] for more in ([], ["--json"])),
+        *(["home", "affected", f"https://{USER}a.example/0/3", *more] for more in ([], ["--json"])),
+        *(["explain", "find", recipe, " ".join(text.split()[:3]), *more] for more in ([], ["--json"])),
+        *(["explain", "find", recipe, "--words", text.split()[0], *more] for more in ([], ["--json"])),
+        *(["explain", "trace", recipe, str(folder / "text.txt"), *more] for more in ([], ["--json"])),
+        *(["recipe", "columns", recipe, *more] for more in ([], ["--json"])),
+        *(["explain", "diff", extracted, kept, *more] for more in ([], ["--json"])),
+    ]
+    printed = {}
+    for command in commands:
+        told = CliRunner().invoke(app, command, catch_exceptions=False)
+        assert told.exit_code == 0, (command, told.output)
+        printed[" ".join(command)] = told.output
+    assert [command for command, output in printed.items() if "S3CRET" in output] == []
+    assert sum("https://a.example/0/" in output for output in printed.values()) > len(commands) / 2

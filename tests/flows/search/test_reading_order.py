@@ -3,6 +3,7 @@
 import json
 import shutil
 import tarfile
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,7 @@ from tests.samples.mixed_corpus import BATCH, END, SEED, SEQ_LEN, STEPS
 
 
 @pytest.mark.parametrize("packing", [False, True])
-def test_the_tokens_of_the_pieces_are_those_of_the_batches(packing, tmp_path):
+def test_the_tokens_of_the_pieces_are_those_of_the_batches(packing, tmp_path, monkeypatch):
     path = mixed_corpus.write(tmp_path, packing)
     source = SampleSource(path, SEQ_LEN, BATCH, SEED)
     tokens, documents = {}, {}
@@ -42,7 +43,17 @@ def test_the_tokens_of_the_pieces_are_those_of_the_batches(packing, tmp_path):
     order = Order(load_training_manifest(path), seq_len=SEQ_LEN, batch=BATCH, seed=SEED)
     left_out = [(5, 9), (20, 21)]  # batches that a guard skipped
     steps = range(1, STEPS - 4)
-    rows = read_pieces(order, steps, left_out).to_pylist()
+    opened = Counter()
+    read_table = parquet.read_table
+
+    def counting(shard: str, columns: list[str]) -> pa.Table:
+        opened[shard] += 1
+        return read_table(shard, columns)
+
+    monkeypatch.setattr(parquet, "read_table", counting)
+    monkeypatch.setattr(reading_order, "BATCH_ROWS", 100)  # so that a shard is in many batches
+    rows = pa.Table.from_batches(read_pieces(order, steps, left_out)).to_pylist()
+    assert {*opened.values()} == {1} and len(opened) == sum(len(one.shards) for one in source.manifest.sources)
     assert rows == sorted(rows, key=lambda row: (row["step"], row["sample"], row["position"]))
     assert {row["source"] for row in rows} == {"web", "books", "code"}
     read: dict[int, np.ndarray] = {}

@@ -22,9 +22,9 @@ from gristmill.flows.cli import app
 from gristmill.flows.curation import Outputs, curate
 from gristmill.flows.explore.browse.opened import open_recipe
 from gristmill.flows.explore.browse.pages import Pages
-from gristmill.flows.explore.search import batches
 from gristmill.flows.explore.search.batches import batch_of
 from gristmill.flows.explore.search.expressions import find_expression
+from gristmill.flows.explore.search.readings import first_step
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.reports.recorded import open_run
@@ -374,4 +374,4 @@ def test_the_commands_say_where_a_phrase_is(searched, home, index, tmp_path, mon
 @pytest.mark.parametrize(("start", "first"), [(None, 1), ((32, True), 1), ((32, False), 33)])
 def test_batches_before_a_branch_with_another_mixture_are_not_its_own(start, first):
     run = SimpleNamespace(start=None if start is None else SimpleNamespace(step=start[0], same_data=start[1]))
-    assert batches._first_step(run) == first
+    assert first_step(run) == first

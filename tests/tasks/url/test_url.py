@@ -17,7 +17,7 @@ from gristmill.tasks.documents.decisions import decide
 from gristmill.tasks.documents.measure import schema
 from gristmill.tasks.documents.step import work_of
 from gristmill.tasks.url import lists
-from gristmill.tasks.url.canonical import TRACKING, Canonical, canonicalizer, registered_domain
+from gristmill.tasks.url.canonical import TRACKING, Canonical, canonicalizer, registered_domain, with_scheme
 from gristmill.tasks.url.lists import ListError, list_files
 from gristmill.tasks.url.matching import Words, squeezed, words_of
 from gristmill.tasks.url.step import Url, load
@@ -39,6 +39,41 @@ def write(path, *lines: str) -> str:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
     return str(path)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("example.com/", "example.com/a/b?c=d#e", "EXAMPLE.com:8080/a", "a-b.example.co.uk/x", "my_host.example.org/"),
+        *("münchen.de/Straße", "日本.example/a", "xn--mnchen-3ya.xn--p1ai/a", "www.example.com", "www.example.com?x=1"),
+        "example.com/go?to=http://other.example/",
+    ],
+)
+def test_a_url_that_begins_with_a_host_gets_a_scheme(url):
+    assert with_scheme(url) == f"http://{url}" == with_scheme(f"  {url}\n") == with_scheme(with_scheme(url))
+    assert with_scheme(f"//{url}") == f"http://{url}"
+    assert canonical(with_scheme(url)) == canonical(f"http://{url}") != ""
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("", "example.com", "README.md", "a/b.html", "docs/example.com/", "/a", "./a.b/", "..a/b/", "a..b/c/"),
+        *("v1.2/notes", "10.1000/182", "1.2.3.4/a", "localhost/a", "www.example", "-a.com/", "a-.com/", "a.c/"),
+        *("mailto:a@example.com", "mailto:a@example.com/", "dns:example.com", "user:pw@example.com/", "a@example.com/"),
+        *("http://example.com", "HTTPS://example.com/a", "ftp://a.example/", "file:///a.b/c", "urn:a.example/b"),
+        *("C:\\a.b\\c", "a b.com/c", "example.com:/", "example.com:123456/", "example.com:80", "//a", "///a.example/"),
+    ],
+)
+def test_no_other_text_gets_a_scheme(url):
+    assert with_scheme(url) == url
+
+
+@given(st.text(alphabet="aw.-_/:?#@1é ", max_size=20))
+def test_a_scheme_is_given_once_and_to_what_has_a_host(url):
+    found = with_scheme(url)
+    assert with_scheme(found) == found
+    assert found == url or urlsplit(found).hostname
 
 
 # RFC 3986, sections 6.2.2 and 6.2.3: the forms in each line are equivalent; the last is the canonical one.
