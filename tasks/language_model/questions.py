@@ -97,7 +97,7 @@ def ask_client(
                 if mine := [each for each in asked if is_of_client(each.request, client, clients)]:
                     yield len(text or ""), mine
 
-    return ask_all(questions.step, home, items())
+    return ask_all(questions.step, home, questions.template.digest, items)
 
 
 def sampled_documents(
