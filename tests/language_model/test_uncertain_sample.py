@@ -7,7 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
+from gristmill.flows.recipe.remarks import remarks_of
 from gristmill.storage import parquet
 from gristmill.tasks.language_model.sample import strata
 from gristmill.tasks.models.distillation.held_out import class_measures
@@ -117,3 +119,15 @@ def test_annotations_without_a_weight_are_refused(tmp_path):
     with serving(latency=0.0) as server, limits(server, concurrency=32):
         with pytest.raises(ValueError, match="documents have an annotation in edu and no weight above 0 in annotate_w"):
             made(tmp_path / "home", uncertain(tmp_path, step))
+
+
+def test_check_warns_of_a_model_that_is_measured_on_a_stratified_sample(tmp_path):
+    settings = MachineSettings(home=str(tmp_path / "home"), lm={"base_url": "http://127.0.0.1:1/v1"})
+    with_weight = load(uncertain(tmp_path, {**DISTILL, "weight": "annotate_weight"}))
+    without = load(uncertain(tmp_path, DISTILL))
+    own = [line for line in remarks_of(without, settings) if line.startswith("steps.distill")]
+    assert own == [
+        "steps.distill: annotate_grade is of a stratified sample, so precision, recall and the cut are those of the "
+        "sample; set `weight: annotate_weight` for those of the corpus"
+    ]
+    assert not [line for line in remarks_of(with_weight, settings) if line.startswith("steps.distill")]

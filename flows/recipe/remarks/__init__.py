@@ -79,8 +79,8 @@ def _unweighted(recipe: Recipe) -> Iterator[str]:
             stratified |= {signal.name: step.column(WEIGHT) for signal in step.signals}
         if isinstance(step, Distill) and step.weight is None and step.of in stratified:
             yield (
-                f"steps.distill: {step.of} is of a stratified sample, so precision, recall and the cut are those of the "
-                f"sample; set `weight: {stratified[step.of]}` for those of the corpus"
+                f"steps.distill: {step.of} is of a stratified sample, so precision, recall and the cut are those of "
+                f"the sample; set `weight: {stratified[step.of]}` for those of the corpus"
             )
 
 
