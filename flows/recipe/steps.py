@@ -342,6 +342,9 @@ def annotation_problems(steps: Sequence[Step], sources: Sequence[Source]) -> Ite
                     "add the step that annotates before it, or add a column of a source to its `columns`"
                 )
                 yield ("steps", index, "of"), f"is {step.of}, but no step before it or source has this column; {hint}"
+            if step.weight is not None and step.weight not in {*signals, *own} and not every:
+                hint = did_you_mean(step.weight, [*signals, *own]) or "name a column of weights, or remove `weight`"
+                yield ("steps", index, "weight"), f"is {step.weight}, which no step before it or source has; {hint}"
         signals |= {signal.name: signal.kind for signal in step.signals}
 
 

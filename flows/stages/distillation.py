@@ -29,7 +29,7 @@ from gristmill.tasks.models.distillation.learn import (
     train_model,
 )
 from gristmill.tasks.models.distillation.scores import check_cut, score_shard
-from gristmill.tasks.models.distillation.step import HELD_OUT, HOST, SCORE, Distill, Learning
+from gristmill.tasks.models.distillation.step import HOST, Distill, Learning, columns_of
 from gristmill.tasks.models.embedders import EmbedderFiles, embedder_files
 from gristmill.tasks.models.embedding import described
 from gristmill.tasks.models.filter import null_scores_shard
@@ -109,7 +109,7 @@ def _learn(phases: PhaseRunner, record: DistillTraining, places: DistillPlaces) 
     corpus, settings = places.corpus, record.settings
     shards = corpus.shards(without=(*record.reference, *corpus.exempt))
     read = Each(shards, lambda i: {**corpus.shard(i), "signals": corpus.signals[i]})
-    common = {"of": settings.of, "heldout": record.heldout}
+    common: dict[str, Any] = {"of": settings.of, "weight": settings.weight, "heldout": record.heldout}
     total, kind = one_kind(phases.map("count", count_shard, read, temporary=True, common=common).values(), settings)
     common = {"settings": settings, "heldout": record.heldout, "share": min(1.0, settings.annotations / total)}
     drawn = Each(shards, lambda i: {**read[i], **_vectors(places, i)})
@@ -153,5 +153,7 @@ def _score(phases: PhaseRunner, record: DistillScoring, places: DistillPlaces) -
     scored = Each(corpus.shards(without=passed), lambda i: {**corpus.shard(i), **_vectors(places, i)})
     unscored = Each(corpus.sources.shards(passed), lambda i: {"kept": corpus.kept[i]})
     phases.map("score", score_shard, scored, common={"models": places.models, "settings": record.settings})
-    phases.map("null-scores", null_scores_shard, unscored, common={"signals": (SCORE, HELD_OUT), "groups": (HOST,)})
+    phases.map(
+        "null-scores", null_scores_shard, unscored, common={"signals": columns_of(record.settings), "groups": (HOST,)}
+    )
     return {}

@@ -57,70 +57,82 @@ class Agreement:
 @dataclass(frozen=True)
 class _Patterns:
     """Documents with the same annotations count together. `codes`: int64 (patterns, annotators); `of`: the pattern of
-    each document; `groups`: of each document, from 0."""
+    each row; `groups`: of each row, from 0; `counts`: the documents of each row."""
 
     codes: np.ndarray
     of: np.ndarray
     groups: np.ndarray
+    counts: np.ndarray
 
     def draw(self, seed: int) -> np.ndarray:
         """The documents of each pattern: first as they are, then in each replicate: float64 (1 + REPLICATES, n)."""
         r, size, count = np.random.default_rng(seed), int(self.groups.max()) + 1, len(self.codes)
-        rows = [np.bincount(self.of, minlength=count).astype(float)]
+        rows = [np.bincount(self.of, self.counts, minlength=count)]
         for _ in range(REPLICATES):
             times = np.bincount(r.integers(size, size=size), minlength=size)
-            rows.append(np.bincount(self.of, times[self.groups], minlength=count))
+            rows.append(np.bincount(self.of, times[self.groups] * self.counts, minlength=count))
         return np.array(rows)
 
 
-def agreement(codes: np.ndarray, names: list[str], groups: np.ndarray, ordinal: np.ndarray | None = None) -> Agreement:
-    """The agreement of annotators. `codes`: int64 (documents, annotators), the place of each annotation in `names`, the
-    classes; `groups`: int64 (documents,), such as hosts; `ordinal`: the numbers that grades are, float64 (classes,).
+def agreement(
+    codes: np.ndarray,
+    names: list[str],
+    groups: np.ndarray,
+    ordinal: np.ndarray | None = None,
+    documents: np.ndarray | None = None,
+) -> Agreement:
+    """The agreement of annotators. `codes`: int64 (rows, annotators), the place of each annotation in `names`, the
+    classes; `groups`: int64 (rows,), such as hosts; `ordinal`: the numbers that grades are, float64 (classes,);
+    `documents`: int64 (rows,), how many documents of a group have these annotations, by default one.
 
     Raises UnidentifiedError where there are too few documents or groups in and outside of the most common class.
     """
     annotators = codes.shape[1]
     groups = np.unique(groups, return_inverse=True)[1]
-    _check(codes, names, groups)
+    documents = np.ones(len(codes), np.int64) if documents is None else documents
+    _check(codes, names, groups, documents)
     found, of = np.unique(codes, axis=0, return_inverse=True)
-    patterns = _Patterns(found, of.reshape(-1), groups)
+    patterns = _Patterns(found, of.reshape(-1), groups, documents)
     counts = patterns.draw(seed=0)
     weights = np.eye(len(names)) if ordinal is None else 1 - ((ordinal[:, None] - ordinal) / np.ptp(ordinal)) ** 2
     size = int(groups.max()) + 1
-    whole = _kappa(found, counts, weights, size, len(codes))
+    total = int(documents.sum())
+    whole = _kappa(found, counts, weights, size, total)
     classes: dict[str, Kappa | None] = {}
     for number, name in enumerate(names):
         own = (codes == number).any(axis=1)
-        is_enough = _is_enough(own, groups) and _is_enough(~(codes == number).all(axis=1), groups)
+        others = ~(codes == number).all(axis=1)
+        is_enough = _is_enough(own, groups, documents) and _is_enough(others, groups, documents)
         binary = (found == number).astype(np.int64)
-        classes[name] = _kappa(binary, counts, np.eye(2), size, int(own.sum())) if is_enough else None
+        classes[name] = _kappa(binary, counts, np.eye(2), size, int(documents[own].sum())) if is_enough else None
     method = "Cohen's kappa" if annotators == 2 else "Fleiss' kappa"
     method += "" if ordinal is None else " with quadratic weights"
-    return Agreement(
-        method, annotators, len(codes), size, float(np.bincount(groups).max() / len(codes)), whole, classes
-    )
+    largest = float(np.bincount(groups, documents).max() / total)
+    return Agreement(method, annotators, total, size, largest, whole, classes)
 
 
-def _is_enough(documents: np.ndarray, groups: np.ndarray) -> bool:
-    return documents.sum() >= MIN_DOCUMENTS and len(np.unique(groups[documents])) >= MIN_GROUPS
+def _is_enough(rows: np.ndarray, groups: np.ndarray, documents: np.ndarray) -> bool:
+    return bool(documents[rows].sum() >= MIN_DOCUMENTS and len(np.unique(groups[rows])) >= MIN_GROUPS)
 
 
-def _check(codes: np.ndarray, names: list[str], groups: np.ndarray) -> None:
+def _check(codes: np.ndarray, names: list[str], groups: np.ndarray, documents: np.ndarray) -> None:
     """Raise UnidentifiedError where no kappa is known."""
     need = f"{MIN_DOCUMENTS} of {MIN_GROUPS} hosts are needed. Annotate more documents"
-    if not len(codes) or not _is_enough(np.ones(len(codes), bool), groups):
-        raise UnidentifiedError(f"{len(codes):,} documents of {len(set(groups.tolist())):,} hosts have all, and {need}")
-    common = int(np.bincount(codes.reshape(-1), minlength=len(names)).argmax())
+    total = int(documents.sum())
+    if not total or not _is_enough(np.ones(len(codes), bool), groups, documents):
+        raise UnidentifiedError(f"{total:,} documents of {len(set(groups.tolist())):,} hosts have all, and {need}")
+    times = np.repeat(documents, codes.shape[1])
+    common = int(np.bincount(codes.reshape(-1), times, minlength=len(names)).argmax())
     others = (codes != common).any(axis=1)
     if not others.any():
         raise UnidentifiedError(
-            f"all {len(codes):,} documents have the class {names[common]} by each annotator, so agreement by chance is "
+            f"all {total:,} documents have the class {names[common]} by each annotator, so agreement by chance is "
             "full, too. Annotate documents of other classes"
         )
-    if not _is_enough(others, groups):
+    if not _is_enough(others, groups, documents):
         raise UnidentifiedError(
-            f"only {others.sum():,} documents of {len(set(groups[others].tolist())):,} hosts have another class than "
-            f"{names[common]}, and {need}"
+            f"only {documents[others].sum():,} documents of {len(set(groups[others].tolist())):,} hosts have another "
+            f"class than {names[common]}, and {need}"
         )
 
 

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from gristmill.storage.remote import config
 from gristmill.storage.remote.config import RemoteIOConfig
 
+MAX_BATCH = 50_000  # requests in a batch (OpenAI's API reference, `POST /v1/batches`)
 PRIVATE = 0o077  # only the account itself
 
 
@@ -33,6 +34,9 @@ class LanguageModelServer:
     clients: int = _setting(1, "number of jobs that send requests; one sends about 170 per second")
     requests_per_minute: float = _setting(0.0, "maximum rate of requests; 0: no limit")
     tokens_per_minute: float = _setting(0.0, "maximum rate of prompt and completion tokens; 0: no limit")
+    batch: int = _setting(
+        0, "requests in a batch of the server's Batch API, at most 50,000; 0: each request is a call of its own"
+    )
     timeout_seconds: float = _setting(300.0, "timeout of one attempt to get an answer")
     patience_seconds: float = _setting(900.0, "time to retry one request before the stage fails")
     price_in: float = _setting(0.0, "price of a million prompt tokens")
@@ -51,6 +55,10 @@ class LanguageModelServer:
             raise ValueError(
                 f"clients is {self.clients} and concurrency {self.concurrency}; give at most so many clients"
             )
+        if self.batch > MAX_BATCH:
+            raise ValueError(f"batch is {self.batch}; give at most {MAX_BATCH:,}, the limit of OpenAI's Batch API")
+        if self.batch and self.clients > 1:
+            raise ValueError(f"batch is {self.batch} and clients {self.clients}; set clients to 1, which sends batches")
         if not self.base_url:
             return
         address = urlsplit(self.base_url)

@@ -13,17 +13,19 @@ from pydantic import Field, model_validator
 
 from gristmill.storage import layout, parquet
 from gristmill.storage.damage import RecordedFile
+from gristmill.tasks.documents.selection import gather
 from gristmill.tasks.documents.step import Clause, CorpusStep, Decision, Problem, Settings, Signal
 from gristmill.tasks.language_model import prompts
 from gristmill.tasks.language_model.answers import Answer, AnswerStore, Request
 from gristmill.tasks.language_model.ask import Conversation, replay
 from gristmill.tasks.language_model.prompts import NamedPrompt, Prompt, PromptFile
 from gristmill.tasks.language_model.questions import NO_ANSWER, ModelCall, sampled_documents
-from gristmill.tasks.language_model.sample import Sampling, thresholds_of
+from gristmill.tasks.language_model.sample import Sampling, thresholds_of, weights_of
 
 _NAME = r"^annotate(_[a-z0-9]+)*$"
 COMPLAINT = "This answer is not valid: {problem}. Answer again, with only a JSON object that fits the schema."
 OWN_COLUMNS = ("problem", "answer")  # of the step, beside the values
+WEIGHT = "weight"  # another one, if the sample is stratified
 
 
 class AnnotationSettings(ModelCall):
@@ -133,7 +135,8 @@ class Annotate(AnnotationSettings, Sampling, CorpusStep):
             raise ValueError(f"has the prompt {self.prompt}, which is for rewrites; use one of {', '.join(names)}")
         if not self.declared.answer:
             raise ValueError("has a prompt without `answer`; add the values that the model is asked for")
-        if taken := [name for name in OWN_COLUMNS if name in self.declared.answer]:
+        own = (*OWN_COLUMNS, *([WEIGHT] if self.by else []))
+        if taken := [name for name in own if name in self.declared.answer]:
             raise ValueError(f"has a value {taken[0]} in the prompt's `answer`, which the step itself has; rename it")
         if self.by and self.of is None:
             raise ValueError("has `by` without `of`; add the number of documents to annotate")
@@ -164,6 +167,9 @@ class Annotate(AnnotationSettings, Sampling, CorpusStep):
             for name, each in prompt.answer.items()
         ]
         ours = "gristmill"
+        if self.by:
+            what = "Documents of its stratum for each in the sample, the inverse of its probability to be in it."
+            values.append(Signal(f"{self.step}_{WEIGHT}", "float64", "documents", ours, what))
         return (
             *values,
             Signal(f"{self.step}_problem", "string", "", ours, "Why a document has no valid answer."),
@@ -195,6 +201,7 @@ class AnnotationRecord(Settings):
     step: str
     settings: AnnotationSettings
     by: tuple[str, ...]
+    bounds: dict[str, tuple[float, ...]] = Field({}, exclude_if=lambda bounds: not bounds)
     seed: int
 
     @property
@@ -204,6 +211,11 @@ class AnnotationRecord(Settings):
     @property
     def template(self) -> Request:
         return self.settings.template_of(self.settings.full_prompt, self.settings.structured)
+
+    def arrow(self) -> dict[str, pa.DataType]:
+        """The types of the columns of the step, by their names without it."""
+        own = {name: pa.string() for name in OWN_COLUMNS}
+        return {**self.settings.full_prompt.arrow(), **own, **({WEIGHT: pa.float64()} if self.by else {})}
 
     def conversations(self, text: str, values: Mapping[str, Any]) -> Sequence[Conversation]:
         return self.settings.conversations(text, values)
@@ -223,7 +235,12 @@ def annotate_shard(
     settings, step, store = annotation.settings, annotation.step, AnswerStore(home)
     prompt = settings.full_prompt
     ids: list[str] = []
-    columns: dict[str, list[Any]] = {name: [] for name in (*prompt.answer, *OWN_COLUMNS)}
+    types = annotation.arrow()
+    columns: dict[str, list[Any]] = {name: [] for name in types}
+    weights: dict[str, float | None] = {}
+    if annotation.by:
+        table = gather((documents, kept, *signals), kept, list(annotation.by))
+        weights = weights_of(table, annotation.by, annotation.bounds, sample)
     problems = Counter[str]()
     for each, text, values in sampled_documents(annotation, thresholds_of(sample), documents, kept, signals):
         ids.append(each)
@@ -241,11 +258,13 @@ def annotate_shard(
             digests = ",".join(digest for conversation in conversations for digest in conversation.digests)
             if problem is not None:
                 problems[problem.partition(":")[0]] += 1
+        row = {**found, "problem": problem, "answer": digests}
+        if text is not None and annotation.by:
+            row[WEIGHT] = weights[each]
         for name in columns:
-            columns[name].append({**found, "problem": problem, "answer": digests}.get(name))
-    types = {**prompt.arrow(), "problem": pa.string(), "answer": pa.string()}
-    table = {f"{step}_{name}": pa.array(values, types[name]) for name, values in columns.items()}
-    parquet.write_table(layout.part(folder, shard), pa.table({"id": pa.array(ids, pa.string()), **table}))
+            columns[name].append(row.get(name))
+    arrays = {f"{step}_{name}": pa.array(values, types[name]) for name, values in columns.items()}
+    parquet.write_table(layout.part(folder, shard), pa.table({"id": pa.array(ids, pa.string()), **arrays}))
     annotated = len(ids) - columns["answer"].count(None)
     return {"rows": len(ids), "annotated": annotated, "problems": dict(sorted(problems.items()))}
 
@@ -253,8 +272,7 @@ def annotate_shard(
 def null_shard(folder: str, shard: int, kept: str, annotation: AnnotationRecord) -> dict:
     """Write the columns of the step for the documents of a source that it does not apply to: all null."""
     ids = parquet.read_table(kept, ["id"])["id"]
-    types = {**annotation.settings.full_prompt.arrow(), "problem": pa.string(), "answer": pa.string()}
-    table = {f"{annotation.step}_{name}": pa.nulls(len(ids), kind) for name, kind in types.items()}
+    table = {f"{annotation.step}_{name}": pa.nulls(len(ids), kind) for name, kind in annotation.arrow().items()}
     parquet.write_table(layout.part(folder, shard), pa.table({"id": ids, **table}))
     return {"rows": len(ids)}
 

@@ -34,6 +34,11 @@ class Request:
         value = {"model": self.model, "messages": list(self.messages), "parameters": self.parameters}
         return hashlib.sha256(orjson.dumps(value, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
+    @property
+    def body(self) -> dict[str, Any]:
+        """The body of the call of chat completions."""
+        return {"model": self.model, "messages": list(self.messages), **self.parameters}
+
     def after(self, content: str, complaint: str) -> "Request":
         """The same conversation with an answer and what is wrong with it."""
         more = ({"role": "assistant", "content": content}, {"role": "user", "content": complaint})

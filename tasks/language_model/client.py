@@ -11,8 +11,8 @@ import math
 import os
 import random
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, TypeVar
 
 import wrapt
 from pydantic import BaseModel, Field, ValidationError
@@ -28,6 +28,7 @@ else:
     openai = wrapt.lazy_import("openai")
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 SECRET = "GRISTMILL_SECRET_LM"  # the variable that has the key of the server
 _MIN_WAIT, _MAX_WAIT = 0.5, 60.0  # seconds before another attempt, unless the server says how long
@@ -43,8 +44,8 @@ class ServerError(RuntimeError):
     """The server cannot be used. The message has the fix."""
 
 
-class _Malformed(Exception):
-    """A response with status 200 that is not a chat completion."""
+class Malformed(Exception):
+    """A response with status 200 that is not what it must be."""
 
 
 # What is read of a chat completion (OpenAI's API reference); servers leave out what they do not have.
@@ -93,6 +94,7 @@ class Client:
     """Sends requests to the server, within this client's share of its rates.
 
     Attributes:
+        api: The library's client, without retries of its own.
         uncertain: Attempts without a whole answer that the server may have billed.
         retries: Attempts that were made again, these included.
 
@@ -110,7 +112,7 @@ class Client:
         self._resumes = 0.0  # when a server that asked for a pause is asked again
         self._logged = -_LOG_SECONDS
         self.uncertain = self.retries = 0
-        self._client = openai.AsyncOpenAI(
+        self.api = openai.AsyncOpenAI(
             base_url=server.base_url,
             # servers without keys ignore it, and the library wants one
             api_key=os.environ.get(SECRET) or "none",
@@ -122,26 +124,39 @@ class Client:
 
     async def close(self) -> None:
         """Close its connections."""
-        await self._client.close()
+        await self.api.close()
 
     async def answer(self, request: Request) -> Answer:
-        """The server's answer. Raises ServerError if the server cannot be used, or has not answered for
-        `patience_seconds`, without the time that the rates take."""
+        """The server's answer. Raises as `call`."""
+        try:
+            return await self.call(lambda: self._attempt(request), self._turn)
+        except openai.APIStatusError as error:
+            if error.status_code == 404:
+                raise ServerError(
+                    f"{self._server.host} has no model {request.model} or no chat completions: {message_of(error)}. "
+                    "Correct `model` in the recipe, or GRISTMILL_LM__BASE_URL, which usually ends with /v1"
+                ) from error
+            return Answer(message_of(error), request.model, "error", 0, 0)
+
+    async def call(self, attempt: Callable[[], Awaitable[T]], turn: Callable[[], Awaitable[None]] | None = None) -> T:
+        """What an attempt returns, which is made again after errors that may pass. `turn`: waits until one may be made,
+        for no longer than the server asks by default.
+
+        Raises openai.APIStatusError for an error of this request, and ServerError if the server cannot be used, or has
+        not answered for `patience_seconds`, without the time that `turn` takes.
+        """
         failing, wait = 0.0, _MIN_WAIT
         while True:
-            await self._turn()
+            await (turn or self._pause)()
             began = time.monotonic()
             try:
-                return await self._attempt(request)
+                return await attempt()
             except openai.APIStatusError as error:
-                self._check_usable(error, request.model)
-                if error.status_code < 500 and error.status_code not in _RETRIED:
-                    return Answer(_message(error), request.model, "error", 0, 0)
-                self.uncertain += error.status_code in _UNCERTAIN
-                reason, asked = f"status {error.status_code}: {_message(error)}", retry_after(error.response.headers)
-            except (openai.APIConnectionError, openai.APIResponseValidationError, _Malformed, TimeoutError) as error:
-                # a connection that was refused has sent nothing
-                self.uncertain += not _is_refused(error)
+                self._check_account(error)
+                if not is_transient(error.status_code):
+                    raise
+                reason, asked = f"status {error.status_code}: {message_of(error)}", retry_after(error.response.headers)
+            except _lost() as error:
                 reason, asked = self._reason(error), None
             failing += time.monotonic() - began
             if failing > self._server.patience_seconds:
@@ -167,7 +182,7 @@ class Client:
         root: BaseException = error
         while isinstance(error, openai.APIConnectionError) and root.__cause__ is not None:
             root = root.__cause__  # the library says "Connection error." or "Request timed out." of all of them
-        message = _redact(" ".join(str(root).split())) or type(root).__name__
+        message = redact(" ".join(str(root).split())) or type(root).__name__
         return f"no connection: {message}" if _is_refused(error) else message
 
     def _log(self, reason: str, asked: float | None) -> None:
@@ -178,49 +193,70 @@ class Client:
         retried = f"for at most {self._server.patience_seconds:g} s" if asked is None else f"in {asked:g} s"
         log.warning("%s has not answered: %s. Retrying %s", self._server.host, reason, retried)
 
-    async def _turn(self) -> None:
-        """Wait for this client's turn: for a pause that the server asked for, and for the rates."""
+    async def _pause(self) -> None:
+        """Wait for the end of a pause that the server asked for."""
         while (left := self._resumes - time.monotonic()) > 0:
             await asyncio.sleep(left)
+
+    async def _turn(self) -> None:
+        """Wait for this client's turn: for a pause that the server asked for, and for the rates."""
+        await self._pause()
         await self._tokens.wait()
         await self._requests.wait(1)
 
     async def _attempt(self, request: Request) -> Answer:
-        async with asyncio.timeout(self._server.timeout_seconds):
-            # as text: the library's types of requests and responses cost 6 ms of CPU time for each
-            response = await self._client.post(
-                "/chat/completions",
-                cast_to=str,
-                body={"model": request.model, "messages": list(request.messages), **request.parameters},
-                options={"headers": {"Idempotency-Key": request.digest}},
-            )
-        answer = read_completion(response)
+        try:
+            async with asyncio.timeout(self._server.timeout_seconds):
+                # as text: the library's types of requests and responses cost 6 ms of CPU time for each
+                response = await self.api.post(
+                    "/chat/completions",
+                    cast_to=str,
+                    body=request.body,
+                    options={"headers": {"Idempotency-Key": request.digest}},
+                )
+            answer = read_completion(response)
+        except openai.APIStatusError as error:
+            self.uncertain += error.status_code in _UNCERTAIN
+            raise
+        except _lost() as error:
+            self.uncertain += not _is_refused(error)  # a connection that was refused has sent nothing
+            raise
         self._tokens.charge((answer.prompt_tokens or 0) + (answer.completion_tokens or 0))
         return answer
 
-    def _check_usable(self, error: "openai.APIStatusError", model: str) -> None:
+    def _check_account(self, error: "openai.APIStatusError") -> None:
         """Raise ServerError for an error that all requests will have."""
-        host, message = self._server.host, _message(error)
+        host, message = self._server.host, message_of(error)
         if error.status_code in (401, 403):
             raise ServerError(f"{host} refuses the key: {message}. Set {SECRET} to a valid key")
-        if error.status_code == 404:
-            raise ServerError(
-                f"{host} has no model {model} or no chat completions: {message}. Correct `model` in the recipe, or "
-                "GRISTMILL_LM__BASE_URL, which usually ends with /v1"
-            )
         if error.code == _QUOTA or error.status_code == _PAYMENT_REQUIRED:
             raise ServerError(f"{host} has no quota left: {message}. Add credit and run again; answers are kept")
 
 
+def is_refusal(status: int) -> bool:
+    """Whether a server with this status has done nothing."""
+    return status == 429 or (400 <= status < 500 and status not in _RETRIED)
+
+
+def _lost() -> tuple[type[Exception], ...]:
+    """The errors of a call that has no whole response."""
+    return openai.APIConnectionError, openai.APIResponseValidationError, Malformed, TimeoutError
+
+
+def is_transient(status: int) -> bool:
+    """Whether the same request may succeed after this status."""
+    return status >= 500 or status in _RETRIED
+
+
 def read_completion(body: str) -> Answer:
-    """What is kept of the body of a response. Raises _Malformed for one that is not a chat completion."""
+    """What is kept of the body of a response. Raises Malformed for one that is not a chat completion."""
     try:
         completion = _Completion.model_validate_json(body)
     except ValidationError as error:
-        raise _Malformed(f"the response is not a chat completion: {body[:100]!r}") from error
+        raise Malformed(f"the response is not a chat completion: {body[:100]!r}") from error
     usage = completion.usage
     if not completion.choices and usage is None:
-        raise _Malformed(f"the response has no choices: {body[:100]!r}")
+        raise Malformed(f"the response has no choices: {body[:100]!r}")
     # without choices but with usage, it is an empty answer that was billed, and would be again
     choice = completion.choices[0] if completion.choices else _Choice(message=_Message())
     refusal = choice.message.refusal
@@ -233,12 +269,13 @@ def read_completion(body: str) -> Answer:
     )
 
 
-def _message(error: "openai.APIStatusError") -> str:
+def message_of(error: "openai.APIStatusError") -> str:
+    """The message of an error, without the key, in one line of at most 300 characters."""
     body = error.body if isinstance(error.body, Mapping) else {}
-    return _redact(" ".join(str(body.get("message") or error.response.text or error.message).split()))[:300]
+    return redact(" ".join(str(body.get("message") or error.response.text or error.message).split()))[:300]
 
 
-def _redact(message: str) -> str:
+def redact(message: str) -> str:
     """The message without the key: some servers repeat what they were sent."""
     key = os.environ.get(SECRET)
     return message.replace(key, "***") if key else message

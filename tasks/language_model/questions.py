@@ -59,13 +59,16 @@ class DocumentShards:
 
 
 class Questions(Protocol):
-    """What a stage asks about a corpus. `step`: its name in the log; `by`, `seed`: of its sample; `reads`: the columns
-    of documents that `conversations` is given; `template`: a request that differs where no request can be equal."""
+    """What a stage asks about a corpus. `step`: its name in the log; `by`, `bounds`, `seed`: of its sample; `reads`:
+    the columns of documents that `conversations` is given; `template`: a request that differs where no request can be
+    equal."""
 
     @property
     def step(self) -> str: ...
     @property
     def by(self) -> tuple[str, ...]: ...
+    @property
+    def bounds(self) -> Mapping[str, tuple[float, ...]]: ...
     @property
     def seed(self) -> int: ...
     @property
@@ -97,7 +100,7 @@ def ask_client(
                 if mine := [each for each in asked if is_of_client(each.request, client, clients)]:
                     yield len(text or ""), mine
 
-    return ask_all(questions.step, home, items())
+    return ask_all(questions.step, home, questions.template.digest, items)
 
 
 def sampled_documents(
@@ -108,7 +111,7 @@ def sampled_documents(
     names = list(questions.reads)
     if names or questions.by or thresholds is not None:
         table = gather((documents, kept, *signals), kept, list(dict.fromkeys((*names, *questions.by))))
-        chosen = sampled(table, questions.by, questions.seed, thresholds).tolist()
+        chosen = sampled(table, questions.by, questions.seed, thresholds, questions.bounds).tolist()
         rows = table.select(names).to_pylist() if names else [{}] * len(table)
         known = {each: row for each, row, asked in zip(table["id"].to_pylist(), rows, chosen, strict=True) if asked}
     else:

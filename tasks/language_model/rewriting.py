@@ -155,6 +155,7 @@ class RewriteRecord(Settings):
     name: str
     checks: Checks
     by: tuple[str, ...]
+    bounds: dict[str, tuple[float, ...]] = Field({}, exclude_if=lambda bounds: not bounds)
     seed: int
     of_source: bool
     identify: Identification | None

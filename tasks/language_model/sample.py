@@ -4,19 +4,24 @@ Documents are ordered by a keyed hash of their ids. Each stratum has the same nu
 lacks is divided among the others. A sample is known by one number per stratum: the highest hash in it.
 
 A column with few different numbers, such as a grade, has a stratum for each of them. Those of other columns are grouped
-by powers of four.
+by powers of four, or by the ends of strata that the settings give: with two ends around the cut of a score, the
+documents of which a model is uncertain have a third of the sample, however few they are.
+
+The weight of a document of the sample is the number of documents in its stratum for each in the sample, the inverse of
+the probability with which it was drawn (Horvitz and Thompson 1952).
 """
 
 import json
 import math
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import orjson
 import pyarrow as pa
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from gristmill.storage import files, layout, parquet
 from gristmill.storage.damage import RecordedFile
@@ -28,7 +33,7 @@ Thresholds = Mapping[str, float]
 
 MAX_STRATA = 10_000
 MAX_NUMBERS = 32  # different ones of a column that has a stratum for each
-SAMPLE = "sample.json"  # in the stage's folder: the thresholds
+SAMPLE, WEIGHTS = "sample.json", "weights.json"  # in the stage's folder: the thresholds; weights, by stratum
 _PURPOSE = "annotate"
 _SHOWN = 20  # strata in a line of the log
 
@@ -42,13 +47,38 @@ class Sampling(Settings):
         description="Columns by whose values the sample is stratified: each combination has the same number of "
         f"documents. Numbers of a column with more than {MAX_NUMBERS} different ones are grouped by powers of four.",
     )
+    bounds: dict[str, tuple[float, ...]] = Field(
+        {},
+        description="Ends of the strata of columns of numbers in `by`, such as `{edu_score: [0.4, 0.6]}` for three.",
+        exclude_if=lambda bounds: not bounds,
+    )
     seed: int = Field(0, description="Seed of the sample.")
 
+    @model_validator(mode="after")
+    def _ends_of_columns(self) -> Self:
+        for name, ends in self.bounds.items():
+            if name not in self.by:
+                raise ValueError(f"has `bounds` of {name}, which is not in `by`; add it there")
+            if not ends or list(ends) != sorted(set(ends)):
+                raise ValueError(f"has `bounds` of {name} that do not ascend; give numbers such as [0.4, 0.6]")
+        return self
 
-def strata(table: pa.Table, by: Sequence[str], single: Collection[str] = ()) -> list[str]:
+
+Bounds = Mapping[str, Sequence[float]]
+"""By column the ends of its strata."""
+
+
+def strata(table: pa.Table, by: Sequence[str], single: Collection[str] = (), bounds: Bounds | None = None) -> list[str]:
     """The stratum of each document: its values as JSON, numbers as their power of four. `single`: columns whose numbers
-    are strata of their own."""
-    columns = [[_group(value, name in single) for value in table[name].to_pylist()] for name in by]
+    are strata of their own; `bounds`: the ends of strata, each of which begins the next one."""
+    bounds = bounds or {}
+    columns = [
+        [
+            _between(value, bounds[name]) if name in bounds else _group(value, name in single)
+            for value in table[name].to_pylist()
+        ]
+        for name in by
+    ]
     if not columns:
         return [""] * len(table)
     return [json.dumps(values, ensure_ascii=False) for values in zip(*columns, strict=True)]
@@ -65,6 +95,16 @@ def _group(value: Any, is_single: bool) -> Any:
     return f"from {4 ** (power // 2)}"
 
 
+def _between(value: Any, ends: Sequence[float]) -> Any:
+    if not _is_number(value) or math.isnan(value):
+        return None if _is_number(value) else value
+    place = bisect_right(ends, value)
+    low, high = (f"{end:g}" for end in (ends[place - 1], ends[min(place, len(ends) - 1)]))
+    if place == 0:
+        return f"below {high}"
+    return f"from {low}" if place == len(ends) else f"from {low} to {high}"
+
+
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
@@ -75,11 +115,13 @@ def single_columns(thresholds: Thresholds, by: Sequence[str]) -> set[str]:
     return {name for at, name in enumerate(by) if any(_is_number(label[at]) for label in labels)}
 
 
-def sampled(table: pa.Table, by: Sequence[str], seed: int, thresholds: Thresholds | None) -> np.ndarray:
+def sampled(
+    table: pa.Table, by: Sequence[str], seed: int, thresholds: Thresholds | None, bounds: Bounds | None = None
+) -> np.ndarray:
     """Which rows of a table with `id` and the columns of `by` are in the sample, bool. None: all."""
     if thresholds is None:
         return np.ones(len(table), bool)
-    labels = strata(table, by, single_columns(thresholds, by))
+    labels = strata(table, by, single_columns(thresholds, by), bounds)
     highest = np.array([thresholds.get(stratum, -1.0) for stratum in labels], np.float64)
     return uniform(table["id"], seed, _PURPOSE) <= highest
 
@@ -117,11 +159,12 @@ def candidates_shard(
     of: int,
     seed: int,
     single: tuple[str, ...] = (),
+    bounds: Bounds | None = None,
 ) -> dict:
-    """Write the `of` lowest hashes of each stratum of a shard. Returns the number of documents by stratum. `single`: as
-    of `strata`."""
+    """Write the `of` lowest hashes of each stratum of a shard. Returns the number of documents by stratum. `single`,
+    `bounds`: as of `strata`."""
     table = gather((documents, kept, *signals), kept, list(by))
-    labels, hashes = strata(table, by, single), uniform(table["id"], seed, _PURPOSE)
+    labels, hashes = strata(table, by, single, bounds), uniform(table["id"], seed, _PURPOSE)
     counts = Counter(labels)
     check_strata(counts, by)
     kept_labels, kept_hashes = lowest(labels, hashes, dict.fromkeys(counts, of))
@@ -177,8 +220,15 @@ def _shown(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def find_thresholds(folder: str, number: int, candidates: Sequence[str], quotas: Mapping[str, int]) -> dict:
-    """Write the thresholds, by stratum the highest hash of its quota. Holds a quota of each stratum, and one part."""
+def find_thresholds(
+    folder: str,
+    number: int,
+    candidates: Sequence[str],
+    quotas: Mapping[str, int],
+    counts: Mapping[str, int] | None = None,
+) -> dict:
+    """Write the thresholds, by stratum the highest hash of its quota, and with `counts`, the documents by stratum, the
+    weights. Holds a quota of each stratum, and one part."""
     labels: list[str] = []
     hashes = np.empty(0)
     for path in candidates:
@@ -187,9 +237,20 @@ def find_thresholds(folder: str, number: int, candidates: Sequence[str], quotas:
         labels, hashes = lowest([*labels, *table["stratum"].to_pylist()], np.concatenate([hashes, more]), quotas)
     thresholds = dict(zip(labels, hashes.tolist(), strict=True))  # the last one of a stratum is its highest
     files.write_json(files.join(folder, SAMPLE), thresholds)
+    if counts is not None:
+        files.write_json(files.join(folder, WEIGHTS), {label: counts[label] / quotas[label] for label in thresholds})
     return {"strata": len(thresholds)}
 
 
 def thresholds_of(sample: tuple[RecordedFile, ...]) -> Thresholds | None:
     """The thresholds that `find_thresholds` wrote into the file of a sample; None without a sample."""
     return orjson.loads(sample[0].read()) if sample else None
+
+
+def weights_of(
+    table: pa.Table, by: Sequence[str], bounds: Bounds, sample: tuple[RecordedFile, ...]
+) -> dict[str, float | None]:
+    """By id the weight that each document of a table has if it is in the sample. `sample`: also with the weights."""
+    weights = orjson.loads(sample[1].read())
+    labels = strata(table, by, single_columns(weights, by), bounds)
+    return dict(zip(table["id"].to_pylist(), map(weights.get, labels), strict=True))

@@ -6,6 +6,9 @@ of Obuchowski 1997). Sums of squares are divided by their expectation where a gr
 and McCaffrey 2002), as `gristmill.flows.stats.crossed` does. An interval is Wilson's for the number of independent
 documents that have this variance, with Student's t (Dean and Pagano 2015): it does not leave [0, 1], and has a width
 where no document is wrong.
+
+Documents of a sample that are not drawn with equal probability have weights, their inverse probabilities (Horvitz and
+Thompson 1952). A document with a weight counts as so many documents, but its error is one error.
 """
 
 from collections.abc import Mapping
@@ -69,27 +72,36 @@ def wilson(value: Any, squares: Any, share_squares: Any, share_cubes: Any, docum
     return np.where(usable, np.maximum(middle - half, 0), 0.0), np.where(usable, np.minimum(middle + half, 1), 1.0)
 
 
-def roc_auc(good: np.ndarray, scores: np.ndarray) -> tuple[float, np.ndarray]:
-    """The area under the ROC curve, and the deviation of each document: float64 (n,). `good`: bool (n,), with both."""
+def roc_auc(good: np.ndarray, scores: np.ndarray, weights: np.ndarray | None = None) -> tuple[float, np.ndarray]:
+    """The area under the ROC curve, and the deviation of each document: float64 (n,). `good`: bool (n,), with both;
+    `weights`: how many documents each one counts as, float64 (n,), by default one."""
+    weights = np.ones(len(good)) if weights is None else weights
     deviations = np.empty(len(good))
     area = 0.0
     for own in (True, False):
-        mine, others = scores[good == own], np.sort(scores[good != own])
-        below = (np.searchsorted(others, mine, "left") + np.searchsorted(others, mine, "right")) / 2 / len(others)
-        wins = below if own else 1 - below
-        area = float(wins.mean())
-        deviations[good == own] = (wins - area) / len(mine)
+        mine, order = scores[good == own], np.argsort(scores[good != own], kind="stable")
+        others = scores[good != own][order]
+        ahead = np.concatenate([[0.0], np.cumsum(weights[good != own][order])])
+        below = (ahead[np.searchsorted(others, mine, "left")] + ahead[np.searchsorted(others, mine, "right")]) / 2
+        wins = below / ahead[-1] if own else 1 - below / ahead[-1]
+        counts = weights[good == own]
+        area = float((counts * wins).sum() / counts.sum())
+        deviations[good == own] = counts * (wins - area) / counts.sum()
     return area, deviations
 
 
-def roc_auc_estimate(good: np.ndarray, scores: np.ndarray, groups: np.ndarray) -> Estimate:
+def roc_auc_estimate(
+    good: np.ndarray, scores: np.ndarray, groups: np.ndarray, weights: np.ndarray | None = None
+) -> Estimate:
     """The area under the ROC curve with its interval."""
-    return auc_estimate(*roc_auc(good, scores), good, groups)
+    return auc_estimate(*roc_auc(good, scores, weights), good, groups, weights)
 
 
-def auc_estimate(area: float, deviations: np.ndarray, good: np.ndarray, groups: np.ndarray) -> Estimate:
+def auc_estimate(
+    area: float, deviations: np.ndarray, good: np.ndarray, groups: np.ndarray, weights: np.ndarray | None = None
+) -> Estimate:
     """An area under the ROC curve with its interval."""
-    return estimate(area, deviations, _class_sizes(good), groups)
+    return estimate(area, deviations, _class_sizes(good, weights), groups)
 
 
 def roc_auc_of_folds(good: np.ndarray, scores: np.ndarray, folds: np.ndarray) -> tuple[float, np.ndarray]:
@@ -109,16 +121,20 @@ def roc_auc_of_folds(good: np.ndarray, scores: np.ndarray, folds: np.ndarray) ->
     return area / pairs, deviations / pairs
 
 
-def difference(good: np.ndarray, scores: np.ndarray, others: np.ndarray, groups: np.ndarray) -> float:
+def difference(
+    good: np.ndarray, scores: np.ndarray, others: np.ndarray, groups: np.ndarray, weights: np.ndarray | None = None
+) -> float:
     """How much larger the area under the ROC curve of `scores` is than that of `others`, at the lower end of the
     interval."""
-    (area, first), (other, second) = roc_auc(good, scores), roc_auc(good, others)
-    return area - other - auc_half_width(first - second, good, groups)
+    (area, first), (other, second) = roc_auc(good, scores, weights), roc_auc(good, others, weights)
+    return area - other - auc_half_width(first - second, good, groups, weights)
 
 
-def auc_half_width(deviations: np.ndarray, good: np.ndarray, groups: np.ndarray) -> float:
+def auc_half_width(
+    deviations: np.ndarray, good: np.ndarray, groups: np.ndarray, weights: np.ndarray | None = None
+) -> float:
     """Half of the width of the interval of a difference of two areas; 1 where the groups are not worth two."""
-    sizes = _class_sizes(good)
+    sizes = _class_sizes(good, weights)
     shares = np.bincount(groups, sizes) / sizes.sum()
     squares, cubes = np.sum(shares**2), np.sum(shares**3)
     if squares > 1 - 1e-9:
@@ -127,18 +143,23 @@ def auc_half_width(deviations: np.ndarray, good: np.ndarray, groups: np.ndarray)
     return float(special.stdtrit(1 / squares - 1, (1 + LEVEL) / 2) * np.sqrt(variance))
 
 
-def _class_sizes(good: np.ndarray) -> np.ndarray:
+def _class_sizes(good: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
     """Of each document its share of its class."""
-    return np.where(good, 1 / max(1, good.sum()), 1 / max(1, (~good).sum()))
+    weights = np.ones(len(good)) if weights is None else weights
+    classes = np.where(good, weights[good].sum() or 1.0, weights[~good].sum() or 1.0)
+    return weights / classes
 
 
-def at_cut(good: np.ndarray, scores: np.ndarray, groups: np.ndarray, cut: float) -> Mapping[str, Estimate]:
+def at_cut(
+    good: np.ndarray, scores: np.ndarray, groups: np.ndarray, cut: float, weights: np.ndarray | None = None
+) -> Mapping[str, Estimate]:
     """`precision`, `recall` and `f1` of documents that are kept by a score of at least `cut`; without the first where
     none is kept, and without the second where none is good."""
-    kept = scores >= cut
-    hits = 1.0 * (good & kept)
-    ratios = {"precision": (hits, 1.0 * kept), "recall": (hits, 1.0 * good), "f1": (2 * hits, 1.0 * kept + good)}
-    return {name: ratio(counts, sizes, groups) for name, (counts, sizes) in ratios.items() if sizes.any()}
+    counts = np.ones(len(good)) if weights is None else weights
+    kept, true = counts * (scores >= cut), counts * good
+    hits = kept * good
+    ratios = {"precision": (hits, kept), "recall": (hits, true), "f1": (2 * hits, kept + true)}
+    return {name: ratio(part, whole, groups) for name, (part, whole) in ratios.items() if whole.any()}
 
 
 def ratio(counts: np.ndarray, sizes: np.ndarray, groups: np.ndarray) -> Estimate:

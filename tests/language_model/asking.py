@@ -27,6 +27,7 @@ PROMPT = {
     "answer": {"grade": {"type": "integer", "minimum": 0, "maximum": 5}, "reason": {"type": "string"}},
 }
 SETTINGS = AnnotationSettings(model="planted", prompt=PROMPT)
+TEMPLATE = "0" * 64  # the digest of one
 
 
 @contextmanager
@@ -51,8 +52,16 @@ def texts(count: int) -> list[str]:
 
 def ask(home: Path, asked: list[str], settings: AnnotationSettings = SETTINGS) -> dict:
     """Ask about texts. Returns counts of requests."""
-    items = ((len(text), settings.conversations(text, {})) for text in asked)
-    return ask_all("annotate", str(home), items)["attempts"]
+    return asked_about(home, asked, settings)["attempts"]
+
+
+def asked_about(home: Path, asked: list[str], settings: AnnotationSettings = SETTINGS) -> dict:
+    """As `ask`, with the bill."""
+
+    def items() -> Iterator[tuple[int, list[AnnotationConversation]]]:
+        return ((len(text), settings.conversations(text, {})) for text in asked)
+
+    return ask_all("annotate", str(home), TEMPLATE, items)
 
 
 @dataclass(frozen=True)

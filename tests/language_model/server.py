@@ -3,6 +3,7 @@
     python -m tests.language_model.server --seed 7 --faults plan.json --log bill.jsonl
 
 It serves `POST /v1/chat/completions` (whole answers) and `GET /v1/models`, and prints its address as its first line.
+With `--batches plan.json` it also serves the interfaces of tests.language_model.batch_server.
 `GET /_stats` counts requests, statuses and faults. It is written on asyncio streams because its faults are faults of
 bytes: bodies that end early or come slowly, connections that close without an answer.
 
@@ -28,7 +29,18 @@ from time import monotonic, time
 from typing import Any, TextIO
 
 from tests.language_model import checks, planted
-from tests.language_model.faults import DELIVERIES, NEEDS_SCHEMA, PAGE, SILENCES, Error, Plan, choice_of, error_of
+from tests.language_model.batch_server import BatchApi, BatchPlan
+from tests.language_model.faults import (
+    CONTENTS,
+    DELIVERIES,
+    NEEDS_SCHEMA,
+    PAGE,
+    SILENCES,
+    Error,
+    Plan,
+    choice_of,
+    error_of,
+)
 from tests.language_model.faults import is_valid as is_valid_content
 
 MAX_BODY = 16 << 20
@@ -63,6 +75,7 @@ class Settings:
     context: int = 16384
     idempotent: bool = False
     dialect: str = "openai"
+    batches: BatchPlan | None = None
 
 
 class Server:
@@ -75,6 +88,7 @@ class Server:
         self.faults: Counter[str] = Counter()
         self.stored: dict[str, tuple[str, asyncio.Future[bytes]]] = {}
         self.in_flight = self.max_in_flight = self.requests = self.drawn = 0
+        self.batches = settings.batches and BatchApi(settings.batches, settings.seed, self._answer_line)
 
     # ---------------------------------------------------------------- HTTP
 
@@ -133,6 +147,9 @@ class Server:
             return await self._send(reader, writer, _json(200, {"object": "list", "data": models}))
         if (method, path) == ("GET", "/_stats"):
             return await self._send(reader, writer, _json(200, self.stats()))
+        if self.batches is not None and (endpoint := self.batches.endpoint(method, path)) is not None:
+            reply = await self._batch_call(self.batches, endpoint, path, headers, body)
+            return await self._send(reader, writer, reply)
         return await self._send(reader, writer, self._error(Error(404, f"Invalid URL ({method} {path})")))
 
     def _release(self) -> None:
@@ -146,6 +163,7 @@ class Server:
             "max_in_flight": self.max_in_flight,
             "statuses": dict(self.statuses),
             "faults": dict(self.faults),
+            **({} if self.batches is None else {"batch": self.batches.stats()}),
         }
 
     async def _send(self, reader, writer, reply: Reply, release: Callable[[], None] = lambda: None) -> bool:
@@ -197,6 +215,48 @@ class Server:
 
     def _error(self, error: Error) -> Reply:
         return Reply(error.status, error.body(self.settings.dialect), error.headers)
+
+    # ---------------------------------------------------------------- batches
+
+    async def _batch_call(self, api: BatchApi, endpoint: str, path: str, headers: dict, body: bytes) -> Reply:
+        fault = api.fault(endpoint)
+        if fault:
+            self.faults[f"{endpoint}_{fault}"] += 1
+        if fault in SILENCES:
+            return Reply(0, b"", delivery=fault)
+        if error := error_of(fault or "", self.settings.plan, self.settings.seed, endpoint):
+            return self._error(error)
+        if fault in ("bad_gateway", "html_page"):
+            return Reply(502 if fault == "bad_gateway" else 200, PAGE, kind="text/html")
+        if fault == "late":
+            await asyncio.sleep(self.settings.plan.late)
+        try:
+            found = api.respond(endpoint, path, headers, body)
+        except checks.Refused as refused:
+            return self._error(refused.error)
+        data = found if isinstance(found, bytes) else json.dumps(found).encode()
+        return Reply(200, data, delivery=fault if fault in DELIVERIES else None)
+
+    def _answer_line(self, body: dict[str, Any], key: str) -> tuple[int, dict]:
+        """The status and the body for a request of a batch, which is billed."""
+        settings = self.settings
+        try:
+            checks.check(body, settings.models, settings.context, settings.dialect)
+            body_hash = planted.request_hash(body)
+            answer = settings.model.answer(body, body_hash)
+        except checks.Refused as refused:
+            return refused.error.status, json.loads(refused.error.body(settings.dialect))
+        attempt = self.attempts[body_hash]
+        self.attempts[body_hash] += 1
+        fault = settings.plan.draw(settings.seed, body_hash, attempt, self.drawn)
+        self.drawn += 1
+        if fault in NEEDS_SCHEMA and planted.schema_of(body) is None:
+            fault = None
+        if error := error_of(fault or "", settings.plan, settings.seed, body_hash, attempt):
+            return error.status, json.loads(error.body(settings.dialect))
+        reply = self._answered(body, body_hash, answer, attempt, fault if fault in CONTENTS else None, key)
+        self._bill(reply, True)
+        return 200, json.loads(reply.body)
 
     # ---------------------------------------------------------------- completions
 
@@ -360,6 +420,9 @@ def main() -> None:
     parser.add_argument("--context", type=int, default=16384, metavar="TOKENS", help="prompt and most of the answer")
     parser.add_argument("--idempotent", action="store_true", help="store answers by Idempotency-Key")
     parser.add_argument("--dialect", default="openai", choices=("openai", "vllm"), help="whose errors and checks")
+    parser.add_argument(
+        "--batches", type=Path, metavar="FILE", help="JSON of tests.language_model.batch_server.BatchPlan"
+    )
     parser.add_argument("--end-with-stdin", action="store_true", help="end when stdin ends, with the parent")
     options = parser.parse_args()
     settings = Settings(
@@ -374,6 +437,7 @@ def main() -> None:
         context=options.context,
         idempotent=options.idempotent,
         dialect=options.dialect,
+        batches=BatchPlan(**json.loads(options.batches.read_text())) if options.batches else None,
     )
     # Buffered by the line: whoever reads the files finds whole lines.
     log, record = (path and path.open("a", buffering=1, encoding="utf-8") for path in (options.log, options.record))

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.language_model.batch_server import BatchPlan
 from tests.language_model.faults import Plan
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -77,6 +78,7 @@ def serving(
     *,
     seed: int = 7,
     plan: Plan | None = None,
+    batches: BatchPlan | None = None,
     noise: dict[int, float] | None = None,
     key: str = "test-key",
     **options: object,
@@ -96,6 +98,9 @@ def serving(
         if plan is not None:
             (Path(temporary) / "plan.json").write_text(plan.text())
             command.append(f"--faults={temporary}/plan.json")
+        if batches is not None:
+            (Path(temporary) / "batches.json").write_text(batches.text())
+            command.append(f"--batches={temporary}/batches.json")
         if noise is not None:
             command.append(f"--noise={json.dumps(noise)}")
         for name, value in options.items():

@@ -2,8 +2,10 @@
 
 import itertools
 import json
+from collections import Counter
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from lxml import html
 from sklearn.metrics import cohen_kappa_score
@@ -14,7 +16,13 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports import run_page
 from gristmill.flows.reports.run import Run
-from gristmill.flows.reports.run.agreement import ColumnAgreement, annotator_agreement, annotators_of_run
+from gristmill.flows.reports.run.agreement import (
+    DOCUMENTS,
+    ColumnAgreement,
+    annotator_agreement,
+    annotators_of_run,
+    counted_by,
+)
 from gristmill.flows.stats.agreement import LEVEL, UnidentifiedError, agreement, classes_of
 from tests.corpora import context
 from tests.language_model.asking import limits, made, recipe, rows, texts
@@ -96,6 +104,37 @@ def test_weights_of_grades(annotators):
             if each is not None:
                 of_class = cohen_kappa_score(first == int(number), second == int(number))
                 assert each.value == pytest.approx(of_class)
+
+
+def test_rows_that_count_several_documents_are_as_many_rows():
+    """All of it, the intervals included."""
+    draw = np.random.default_rng(3)
+    for annotators in (2, 3):
+        hosts = draw.integers(30, size=400)
+        grades = draw.integers(4, size=400)[:, None] + draw.integers(2, size=(400, annotators))
+        found, counts = np.unique(np.column_stack([hosts, grades]), axis=0, return_counts=True)
+        assert len(found) < 390
+        names, ordinal = [f"{grade}" for grade in range(5)], np.arange(5.0)
+        each = agreement(grades, names, hosts, ordinal)
+        assert agreement(found[:, 1:], names, found[:, 0], ordinal, counts) == each
+
+
+def test_counts_of_annotations_do_not_grow_with_documents():
+    draw, held = np.random.default_rng(5), []
+    expected: Counter = Counter()
+
+    def tables():
+        for number in range(80):
+            hosts, grades = draw.integers(40, size=3000), draw.integers(6, size=(2, 3000))
+            expected.update(zip(*grades.tolist(), hosts.tolist(), strict=True))
+            columns = {"a": grades[0], "b": grades[1].astype(float) if number % 2 else grades[1]}
+            held.append(pa.total_allocated_bytes())
+            yield pa.table({**columns, "host": [f"{host}.example" for host in hosts]})
+
+    found = counted_by(tables(), ("a", "b", "host"))
+    assert max(held[40:]) <= 1.1 * max(held[:40])
+    rows = {(row["a"], row["b"], int(row["host"].partition(".")[0])): row[DOCUMENTS] for row in found.to_pylist()}
+    assert rows == expected
 
 
 @pytest.mark.extended

@@ -9,7 +9,7 @@ import pytest
 from gristmill.tasks.engine.options import LanguageModelServer
 from gristmill.tasks.language_model.ask import BudgetError
 from gristmill.tasks.language_model.client import ServerError, retry_after
-from tests.language_model.asking import SETTINGS, ask, first_request, limits, replayed, stored, texts
+from tests.language_model.asking import SETTINGS, TEMPLATE, ask, first_request, limits, replayed, stored, texts
 from tests.language_model.faults import CONTENTS, DELIVERIES, KINDS, Plan
 from tests.language_model.serving import Served, serving
 
@@ -308,7 +308,7 @@ def ask_and_stop(home, server: Served, asked: list[str]) -> None:
 
     from gristmill.tasks.language_model.ask import ask_all
 
-    ask_all("annotate", str(home), items())
+    ask_all("annotate", str(home), TEMPLATE, items)
 
 
 def test_the_key_is_in_no_message_and_no_answer(tmp_path):

@@ -12,7 +12,7 @@ import pytest
 from gristmill.tasks.engine.options import JobOptions, LanguageModelServer, configure
 from gristmill.tasks.language_model.annotate import AnnotationSettings
 from gristmill.tasks.language_model.ask import ask_all
-from tests.language_model.asking import SETTINGS, ask, limits, replayed, stored, texts
+from tests.language_model.asking import SETTINGS, TEMPLATE, ask, limits, replayed, stored, texts
 from tests.language_model.faults import Plan
 from tests.language_model.serving import serving
 
@@ -22,7 +22,7 @@ KILLS, DOCUMENTS, CONCURRENCY = 30, 900, 6
 def ask_here(home: str, base_url: str, asked: list[str], settings: AnnotationSettings) -> None:
     """Ask in this process, as a job does."""
     configure(JobOptions(lm=LanguageModelServer(base_url=base_url, concurrency=CONCURRENCY)))
-    ask_all("annotate", home, ((len(text), settings.conversations(text, {})) for text in asked))
+    ask_all("annotate", home, TEMPLATE, lambda: ((len(text), settings.conversations(text, {})) for text in asked))
 
 
 @pytest.mark.extended

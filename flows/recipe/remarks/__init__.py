@@ -10,7 +10,8 @@ from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.recipe.remarks.sent_texts import sent_texts
 from gristmill.tasks.documents.where import Where
 from gristmill.tasks.engine import extras, own_code
-from gristmill.tasks.language_model.annotate import Annotate
+from gristmill.tasks.language_model.annotate import WEIGHT, Annotate
+from gristmill.tasks.models.distillation.step import Distill
 from gristmill.tasks.models.language import Language
 from gristmill.tasks.reading.formats.source import Inspection
 from gristmill.tasks.rules.gopher_quality import GopherQuality
@@ -28,6 +29,7 @@ def remarks_of(recipe: Recipe, settings: MachineSettings) -> Iterator[str]:
         yield from own_code.call(f"step {step.step}", step.remarks, accept=list)
     yield from sent_texts(recipe, settings)
     yield from _unsampled(recipe)
+    yield from _unweighted(recipe)
     yield from _other_languages(recipe)
     yield from _untrained(recipe)
     yield from _without_training(recipe)
@@ -67,6 +69,19 @@ def _unsampled(recipe: Recipe) -> Iterator[str]:
                     f"steps.{step.step}: `keep` drops all documents outside of the sample of `{sampled[names[0]]}`, "
                     f"whose {names[0]} is null; set `nulls: keep` to keep them, or `nulls: drop` if that is meant"
                 )
+
+
+def _unweighted(recipe: Recipe) -> Iterator[str]:
+    """Models that are measured on a sample with other shares of documents than the corpus."""
+    stratified: dict[str, str] = {}
+    for step in recipe.steps:
+        if isinstance(step, Annotate) and step.by:
+            stratified |= {signal.name: step.column(WEIGHT) for signal in step.signals}
+        if isinstance(step, Distill) and step.weight is None and step.of in stratified:
+            yield (
+                f"steps.distill: {step.of} is of a stratified sample, so precision, recall and the cut are those of "
+                f"the sample; set `weight: {stratified[step.of]}` for those of the corpus"
+            )
 
 
 def _other_languages(recipe: Recipe) -> Iterator[str]:

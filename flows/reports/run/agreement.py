@@ -34,6 +34,10 @@ from gristmill.tasks.language_model.annotate import Annotate
 from gristmill.tasks.models.host_intervals import group_numbers
 from gristmill.tasks.url.canonical import host_columns, known_hosts
 
+HOST, DOCUMENTS = " host", " documents"  # no column of a user's has such a name
+_MIN_ROWS = 10_000  # that are summed at once
+_KINDS = {"number", "bool", "string"}
+
 
 @dataclass(frozen=True)
 class ColumnAgreement:
@@ -96,8 +100,8 @@ def annotator_agreement(
 ) -> list[ColumnAgreement]:
     """The agreement of columns of a finished run. Without columns: of each value that several steps `annotate` have.
 
-    Holds the annotations. Raises NotFinishedError; ValueError without two columns, LookupError for one that is not
-    there.
+    Holds the number of documents by host and annotations. Raises NotFinishedError; ValueError without two columns,
+    LookupError for one that is not there.
     """
     settings = settings or MachineSettings()
     options.configure(job_options(settings))
@@ -131,25 +135,48 @@ def shared_values(recipe: Recipe) -> dict[str, tuple[str, ...]]:
 
 
 def _compared(name: str, columns: tuple[str, ...], recipe: Recipe, settings: MachineSettings) -> ColumnAgreement:
-    values: list[pa.Table] = []
     counts = dict.fromkeys(columns, 0)
-    for table in _annotations(_place(recipe, columns, settings), columns):
-        for column in columns:
-            counts[column] += len(table) - table[column].null_count
-        values.append(table.drop_null())
-    kinds = {_kind(table[column].type): column for table in values for column in columns}
-    if len(kinds) > 1 or "" in kinds:
-        raise ValueError(
-            f"the columns {', '.join(columns)} have values of different types, or of one without classes; compare "
-            "columns of numbers, of booleans, or of strings"
-        )
-    whole = pa.concat_tables(values, promote_options="permissive")
+    kinds: set[str] = set()
+
+    def annotated_by_all() -> Iterator[pa.Table]:
+        for table in _annotations(_place(recipe, columns, settings), columns):
+            for column in columns:
+                counts[column] += len(table) - table[column].null_count
+                kinds.add(_kind(table[column].type))
+            if kinds - _KINDS or len(kinds) > 1:
+                raise ValueError(
+                    f"the columns {', '.join(columns)} have values of different types, or of one without classes; "
+                    "compare columns of numbers, of booleans, or of strings"
+                )
+            yield table.drop_null()
+
+    whole = counted_by(annotated_by_all(), (*columns, HOST))
     try:
         codes, names, grades = classes_of([whole[column].to_pylist() for column in columns])
-        hosts = group_numbers(whole["host"].to_numpy())
-        return ColumnAgreement(name, counts, agreement(codes, names, hosts, grades))
+        hosts = group_numbers(whole[HOST].to_numpy())
+        return ColumnAgreement(name, counts, agreement(codes, names, hosts, grades, whole[DOCUMENTS].to_numpy()))
     except UnidentifiedError as error:
         return ColumnAgreement(name, counts, None, str(error))
+
+
+def counted_by(tables: Iterable[pa.Table], columns: Sequence[str]) -> pa.Table:
+    """How many rows of all tables have which values in `columns`, in the column DOCUMENTS. Holds a few times as many
+    rows as there are different values, and one table."""
+    parts: list[pa.Table] = []
+    distinct = 0
+    for table in tables:
+        some = table.group_by(list(columns), use_threads=False).aggregate([([], "count_all")])
+        parts.append(some.rename_columns([*columns, DOCUMENTS]))
+        if sum(map(len, parts)) > 2 * distinct + _MIN_ROWS:
+            parts = [_summed(parts, columns)]
+            distinct = len(parts[0])
+    return _summed(parts, columns)
+
+
+def _summed(parts: Sequence[pa.Table], columns: Sequence[str]) -> pa.Table:
+    whole = pa.concat_tables(parts, promote_options="permissive").combine_chunks()
+    found = whole.group_by(list(columns), use_threads=False).aggregate([(DOCUMENTS, "sum")])
+    return found.rename_columns([*columns, DOCUMENTS])
 
 
 def _kind(type_: pa.DataType) -> str:
@@ -183,7 +210,7 @@ def _columns(parts: Iterable[str]) -> Iterator[str]:
 
 
 def _annotations(corpus: Corpus, columns: tuple[str, ...]) -> Iterator[pa.Table]:
-    """Of each shard the columns, as they are, and the `host`. A document without a host is its own. Shards of sources
+    """Of each shard the columns, as they are, and HOST. A document without a host is its own. Shards of sources
     without one of the columns have no rows."""
     places = corpus.places
     for shard in places.shards():
@@ -199,4 +226,4 @@ def _annotations(corpus: Corpus, columns: tuple[str, ...]) -> Iterator[pa.Table]
         some = select(documents, kept, ["source", *host_columns(documents)])
         some = some.take(pc.index_in(table["id"], some["id"].combine_chunks()))
         own = pc.binary_join_element_wise(some["source"].cast(pa.string()), some["id"], "\n")
-        yield table.select(list(columns)).append_column("host", pc.coalesce(known_hosts(some), own))
+        yield table.select(list(columns)).append_column(HOST, pc.coalesce(known_hosts(some), own))

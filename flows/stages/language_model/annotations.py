@@ -15,6 +15,7 @@ from gristmill.flows.stages.language_model.asking import (
     ask,
     document_sample,
     measured_by,
+    sample_files,
     write_bill,
 )
 from gristmill.flows.stages.signals import RuleDecisions, exempt_of
@@ -31,7 +32,7 @@ from gristmill.tasks.language_model.annotate import (
     null_shard,
 )
 from gristmill.tasks.language_model.ask import total
-from gristmill.tasks.language_model.sample import SAMPLE, Sampling
+from gristmill.tasks.language_model.sample import Sampling
 
 
 def annotate(context: RunContext, recipe: Recipe, corpus: Corpus, step: Annotate) -> Corpus:
@@ -60,11 +61,9 @@ def annotations(context: RunContext, corpus: Corpus, step: Annotate, sample: Sta
         name=step.step,
         version=1,
         body=_annotate,
-        record=AnnotationRecord(step=step.step, settings=settings, by=step.by, seed=step.seed),
+        record=AnnotationRecord(step=step.step, settings=settings, by=step.by, bounds=step.bounds, seed=step.seed),
         inputs=corpus.inputs(*(() if sample is None else (sample,)), signals=bool(step.reads)),
-        places=lambda: AskingPlaces(
-            corpus.places, context.settings.home, () if sample is None else (sample.file(SAMPLE),)
-        ),
+        places=lambda: AskingPlaces(corpus.places, context.settings.home, sample_files(sample, step.by)),
         work=work_of_steps((step,)),
     )
     return context.build(spec)

@@ -18,6 +18,8 @@ from gristmill.tasks.engine.spec import StageSpec, Work
 from gristmill.tasks.language_model.answers import FOLDER as ANSWERS
 from gristmill.tasks.language_model.questions import DocumentShards, Questions, ask_client
 from gristmill.tasks.language_model.sample import (
+    SAMPLE,
+    WEIGHTS,
     Sampling,
     candidates_shard,
     check_strata,
@@ -29,7 +31,9 @@ from gristmill.tasks.language_model.sample import (
 )
 
 ASKING = "asking"  # in the folder of answers: leases of stages that ask, by model and prompt
-STRATA = 2  # 2: one for each number of columns with few different ones
+# 2: one for each number of columns with few different ones
+# 3: the weights of their documents are written, and a column of the annotations
+STRATA = 3
 BILL = "bill.json"  # in a stage's folder: what its answers cost on the server that gave them
 
 
@@ -50,7 +54,7 @@ def document_sample(context: RunContext, corpus: Corpus, sampling: Sampling, nam
 def _sample(phases: PhaseRunner, record: Sampling, places: CorpusPlaces) -> dict:
     """Draw a sample of documents."""
     jobs = Each(places.applied, lambda i: {**places.shard(i), "signals": places.signals[i] if record.by else ()})
-    common: dict[str, Any] = {"by": record.by, "of": record.of, "seed": record.seed}
+    common: dict[str, Any] = {"by": record.by, "of": record.of, "seed": record.seed, "bounds": record.bounds}
     if record.by:
         numbers = phases.map("numbers", numbers_shard, jobs, temporary=True, common={"by": record.by})
         common["single"] = columns_of_few(numbers.values(), record.by)
@@ -63,17 +67,26 @@ def _sample(phases: PhaseRunner, record: Sampling, places: CorpusPlaces) -> dict
     if record.by:
         phases.message(described_sample(record.by, counts, sizes))
     parts = Parts(phases.folder, places.applied)
-    phases.once("choose", find_thresholds, {"candidates": parts, "quotas": sizes}, grows="documents")
+    arguments = {"candidates": parts, "quotas": sizes, "counts": counts if record.by else None}
+    phases.once("choose", find_thresholds, arguments, grows="documents")
     return {"documents": dict(sorted(counts.items())), "sample": sizes}
 
 
 @dataclass(frozen=True)
 class AskingPlaces:
-    """`home`: where answers are kept; `sample`: the file with the sample, none for all documents."""
+    """`home`: where answers are kept; `sample`: the file with the sample, none for all documents, and with strata the
+    one with their weights."""
 
     corpus: CorpusPlaces
     home: str
     sample: tuple[RecordedFile, ...]
+
+
+def sample_files(sample: StageResult | None, by: tuple[str, ...]) -> tuple[RecordedFile, ...]:
+    """The files of a sample, as `AskingPlaces` has them."""
+    if sample is None:
+        return ()
+    return tuple(map(sample.file, (SAMPLE, WEIGHTS) if by else (SAMPLE,)))
 
 
 def measured_by(places: AskingPlaces, questions: Questions) -> PartsOfSeveral:

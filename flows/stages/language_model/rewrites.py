@@ -12,7 +12,14 @@ from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.recipe.rewritten import recipe_of
 from gristmill.flows.stages.corpus import Corpus, NothingLeftError, dropped, pinned, work_of_steps
-from gristmill.flows.stages.language_model.asking import AskingPlaces, ask, document_sample, measured_by, write_bill
+from gristmill.flows.stages.language_model.asking import (
+    AskingPlaces,
+    ask,
+    document_sample,
+    measured_by,
+    sample_files,
+    write_bill,
+)
 from gristmill.flows.stages.removal import AllowedCorpus
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import Each, PhaseRunner
@@ -21,7 +28,7 @@ from gristmill.tasks.language_model.ask import total
 from gristmill.tasks.language_model.prompts import Prompt, PromptFile
 from gristmill.tasks.language_model.rewrite import rewrite_shard
 from gristmill.tasks.language_model.rewriting import OF_SOURCE, Checks, Rewrite, RewriteRecord, RewriteSettings
-from gristmill.tasks.language_model.sample import SAMPLE, Sampling
+from gristmill.tasks.language_model.sample import Sampling
 from gristmill.tasks.models.language import Identification, Language
 from gristmill.tasks.reading.sources import Rewrites
 
@@ -46,6 +53,7 @@ def rewrites(context: RunContext, source: Rewrites) -> StageResult:
         name=settings.name,
         checks=settings.part(Checks),
         by=settings.by,
+        bounds=settings.bounds,
         seed=settings.seed,
         of_source=language is not None and settings.language == OF_SOURCE,
         identify=None if language is None else language.part(Identification),
@@ -56,9 +64,7 @@ def rewrites(context: RunContext, source: Rewrites) -> StageResult:
         body=_rewrite,
         record=record,
         inputs=corpus.inputs(*(() if sample is None else (sample,)), signals=bool(record.reads or record.by)),
-        places=lambda: AskingPlaces(
-            corpus.places, context.settings.home, () if sample is None else (sample.file(SAMPLE),)
-        ),
+        places=lambda: AskingPlaces(corpus.places, context.settings.home, sample_files(sample, settings.by)),
         work=work_of_steps(() if language is None else (language,)),
     )
     stage = context.build(spec)

@@ -33,13 +33,17 @@ def gathered_folder(folder: str) -> str:
     return files.join(folder, _GATHERED)
 
 
-def _annotated(documents: str, kept: str, signals: Sequence[str], of: str, heldout: Heldout) -> tuple[pa.Table, str]:
-    """`id` and `label`, float64, of the documents of a selection that have an annotation and that training may see; and
-    what the annotations are: `bool`, `number`, or "" where the shard has none."""
-    empty = pa.table({"id": pa.array([], pa.string()), "label": pa.array([], pa.float64())})
-    if not any(of in parquet.columns(part) for part in signals):  # a source without the column
+def _annotated(
+    documents: str, kept: str, signals: Sequence[str], of: str, weight: str | None, heldout: Heldout
+) -> tuple[pa.Table, str]:
+    """`id`, `label` and `weight`, float64, of the documents of a selection that have an annotation and that training
+    may see; and what the annotations are: `bool`, `number`, or "" where the shard has none."""
+    none = pa.array([], pa.float64())
+    empty = pa.table({"id": pa.array([], pa.string()), "label": none, "weight": none})
+    there = {name for part in signals for name in parquet.columns(part)}
+    if of not in there:  # a source without the column
         return empty, ""
-    table = gather(tuple(signals), kept, [of])
+    table = gather(tuple(signals), kept, [of, *([weight] if weight in there else [])])
     table = table.filter(pc.is_valid(table[of]))
     if not len(table):
         return empty, ""
@@ -47,18 +51,40 @@ def _annotated(documents: str, kept: str, signals: Sequence[str], of: str, heldo
     if not (pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         raise ValueError(f"the column {of} has values of the type {kind}; annotate with numbers or booleans")
     labels = table[of].cast(pa.float64())
-    table = pa.table({"id": table["id"], "label": labels}).filter(pc.is_finite(labels))
+    weights = _weights(table, of, weight)
+    table = pa.table({"id": table["id"], "label": labels, "weight": weights}).filter(pc.is_finite(labels))
     sources = select(documents, kept, ["source"])
     there = heldout.without(sources.filter(pc.is_in(sources["id"], table["id"].combine_chunks())))
     table = table.filter(pc.is_in(table["id"], there["id"].combine_chunks()))
     return table, "bool" if pa.types.is_boolean(kind) else "number"
 
 
+def _weights(table: pa.Table, of: str, weight: str | None) -> pa.ChunkedArray:
+    """The weights of annotated documents. Raises ValueError for a document that has none above 0."""
+    if weight is None:
+        return pa.chunked_array([np.ones(len(table))])
+    found = table[weight].cast(pa.float64()) if weight in table.column_names else pa.nulls(len(table), pa.float64())
+    missing = len(table) - (pc.sum(pc.and_(pc.is_finite(found), pc.greater(found, 0))).as_py() or 0)
+    if missing:
+        raise ValueError(
+            f"{missing:,} documents have an annotation in {of} and no weight above 0 in {weight}. Set `weight` to the "
+            "column of the step that annotates, or remove it"
+        )
+    return found
+
+
 def count_shard(
-    folder: str, shard: int, documents: str, kept: str, signals: Sequence[str], of: str, heldout: Heldout
+    folder: str,
+    shard: int,
+    documents: str,
+    kept: str,
+    signals: Sequence[str],
+    of: str,
+    heldout: Heldout,
+    weight: str | None = None,
 ) -> dict:
     """How many annotated documents a shard has, and of what kind the annotations are."""
-    table, kind = _annotated(documents, kept, signals, of, heldout)
+    table, kind = _annotated(documents, kept, signals, of, weight, heldout)
     return {"annotated": len(table), "kind": kind if len(table) else ""}
 
 
@@ -93,19 +119,24 @@ def gather_shard(
     share: float,
     vectors: str = "",
 ) -> dict:
-    """Write `id`, `label`, `host`, `length` (code points) and the line that fastText reads, or the `vector`, of a share
-    of the annotated documents, drawn by a keyed hash of the id. A document without a host is its own.
+    """Write `id`, `label`, `weight`, `host`, `length` (code points) and the line that fastText reads, or the `vector`,
+    of a share of the annotated documents, drawn by a keyed hash of the id. A document without a host is its own.
 
     Holds the texts of one shard.
     """
-    table, _ = _annotated(documents, kept, signals, settings.of, heldout)
+    table, _ = _annotated(documents, kept, signals, settings.of, settings.weight, heldout)
     table = table.filter(pa.array(uniform(table["id"], settings.seed, "distill") < share))
     columns = list(dict.fromkeys(["source", "text", *host_columns(documents)]))
     some = select(documents, kept, columns)
     some = some.filter(pc.is_in(some["id"], table["id"].combine_chunks()))
     table = table.take(pc.index_in(some["id"], table["id"].combine_chunks()))
     own = pc.binary_join_element_wise(some["source"].cast(pa.string()), some["id"], "\n")
-    found = {"id": table["id"], "label": table["label"], "host": pc.coalesce(known_hosts(some), own)}
+    found = {
+        "id": table["id"],
+        "label": table["label"],
+        "weight": table["weight"],
+        "host": pc.coalesce(known_hosts(some), own),
+    }
     found["length"] = pc.utf8_length(some["text"])
     if settings.kind == "fasttext":
         texts, how = some["text"].to_pylist(), settings.fasttext
@@ -121,13 +152,13 @@ def train_model(
     folder: str, number: int, gathered: Sequence[str], settings: Learning, kind: str, embedder: Mapping[str, Any]
 ) -> dict:
     """Train on the gathered annotations of some hosts, and measure the model on those of the others. Writes the model,
-    and `held_out.parquet`: `id`, `host`, `label`, `length`, `score`, and whether the annotation is `good`, null for
-    numbers without `positive`.
+    and `held_out.parquet`: `id`, `host`, `label`, `length`, `score`, with the setting also `weight`, and whether the
+    annotation is `good`, null for numbers without `positive`.
 
     Holds the vectors, or a model of fastText, and a line of each part. Raises ValueError for annotations of which
     nothing can be learned.
     """
-    names = ["id", "label", "host", "length", *(["vector"] if settings.kind == "head" else [])]
+    names = ["id", "label", "weight", "host", "length", *(["vector"] if settings.kind == "head" else [])]
     table = pa.concat_tables(parquet.read_table(part, names) for part in gathered).sort_by("id")
     held = uniform(table["host"], settings.seed, "distill-held-out") < settings.held_out
     threshold = 1.0 if kind == "bool" else settings.positive
@@ -138,7 +169,8 @@ def train_model(
         scores, trained = _fit_fasttext(folder, gathered, settings, threshold, seen, unseen)
     else:
         scores, trained = _fit_head(folder, settings, kind, embedder, seen, unseen)
-    found = unseen.select(["id", "host", "label", "length"]).append_column("score", pa.array(scores))
+    own = ["id", "host", "label", "length", *(["weight"] if settings.weight is not None else [])]
+    found = unseen.select(own).append_column("score", pa.array(scores))
     goods = pa.nulls(len(found), pa.float64()) if threshold is None else _good(found, threshold).cast(pa.float64())
     parquet.write_table(files.join(folder, HELD_OUT_FILE), found.append_column("good", goods))
     return {
@@ -230,12 +262,13 @@ def _measured(
     found: pa.Table, scores: np.ndarray, threshold: float | None, kind: str, settings: Learning
 ) -> dict[str, Any]:
     labels, groups = found["label"].to_numpy(), group_numbers(found["host"].to_numpy())
+    weights = found["weight"].to_numpy() if settings.weight is not None else None
     graded = settings.kind == "head" and kind == "number"
     figures: dict[str, Any] = {"held_out": len(found), "held_out_hosts": len(np.unique(groups))}
     if threshold is not None:
         good, lengths = labels >= threshold, found["length"].to_numpy().astype(np.float64)
         figures |= {"good": int(good.sum())}
-        figures |= class_measures(good, scores, groups, lengths, threshold if graded else 0.5)
+        figures |= class_measures(good, scores, groups, lengths, threshold if graded else 0.5, weights)
         labels = labels if graded else good.astype(np.float64)
-    figures |= grade_measures(labels, scores) if graded else {}
-    return figures | reliability(labels, scores, groups)
+    figures |= grade_measures(labels, scores, weights) if graded else {}
+    return figures | reliability(labels, scores, groups, weights)

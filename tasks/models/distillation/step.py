@@ -24,6 +24,7 @@ from gristmill.tasks.models.filter import LearnedFilter
 SCORE = "distill_score"
 HELD_OUT = "distill_held_out"
 HOST = "distill_host"  # of a held-out document, else null
+WEIGHT = "distill_weight"  # the same, with the setting `weight`
 _SHARES = "scores are probabilities from 0 to 1, so no document is kept; set `min_score` to 1 or less"
 
 
@@ -42,6 +43,12 @@ class Learning(Settings):
     of: str = Field(
         description="Column with the annotations, null for documents without one: a signal of an earlier step or a "
         "column of the sources, of numbers or booleans."
+    )
+    weight: str | None = Field(
+        None,
+        description="Column with the number of documents that an annotated one counts as in measures and in the choice "
+        "of the cut, such as `annotate_weight`. null: all count alike.",
+        exclude_if=lambda name: name is None,
     )
     positive: float | None = Field(
         None, description="Annotation from which a document is good, for a column of numbers: 3 in FineWeb-Edu."
@@ -90,6 +97,8 @@ class Distill(Thresholds, Learning, LearnedFilter):
     Without `cut`, `min_score` and `keep_top` it drops nothing.
     """
 
+    # 2: measures of good and other documents are unknown if either are of fewer than ten hosts
+    work_version: ClassVar = 2
     work: ClassVar = "gristmill.tasks.models.distillation.scores"
     decision_fields: ClassVar = ("cut", "min_score", "keep_top")
     signals: ClassVar = (
@@ -136,7 +145,7 @@ class Distill(Thresholds, Learning, LearnedFilter):
 
     @property
     def scores(self) -> tuple[str, ...]:
-        return SCORE, HELD_OUT
+        return columns_of(self)
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -165,6 +174,11 @@ class Distill(Thresholds, Learning, LearnedFilter):
     def problems(self, deep: bool) -> Iterator[Problem]:
         if self.kind == "head":
             yield from self.embedding.problems(deep)
+
+
+def columns_of(settings: Learning) -> tuple[str, ...]:
+    """The columns of numbers that are stored of each document."""
+    return (SCORE, HELD_OUT) if settings.weight is None else (SCORE, HELD_OUT, WEIGHT)
 
 
 def column_problem(settings: Learning, kind: str) -> str:

@@ -1,5 +1,7 @@
 """What held-out annotations say of a score: measures, intervals and cuts, against definitions and planted truth."""
 
+import re
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -115,7 +117,9 @@ def test_the_length_of_texts_is_the_baseline():
     assert found["length_roc_auc"][0] == pytest.approx(metrics.roc_auc_score(good, -lengths))
     assert 0 < found["above_length"] < found["roc_auc"][0] - found["length_roc_auc"][0]
     assert class_measures(good, -lengths, groups, lengths, 0.0)["above_length"] <= 0
-    assert class_measures(good[good], scores[good], groups[good], lengths[good], 0.0) == {}
+    for some, why in ((good, "0 other of 0 hosts"), (good | (groups < 9), "other of [1-9] hosts, and 10")):
+        few = class_measures(good[some], scores[some], groups[some], lengths[some], 0.0)
+        assert list(few) == ["unknown"] and re.search(why, few["unknown"])
     assert difference(good, scores, scores, groups) == 0
 
 
