@@ -53,11 +53,16 @@ class Marked:
 
 def mark_after_run(settings: MachineSettings) -> None:
     """Mark what is stale at the end of a run, and log how much is new. Reads nothing in a home where nothing can be
-    stale: one without verdicts, retractions, and models that a newer list has released."""
+    stale: one without verdicts, retractions, and models that a newer list has released. Raises nothing that would
+    make a failure of a finished run."""
     folders = (*VERDICTS, retractions.FOLDER)
     if not any(files.names(files.join(settings.home, name)) for name in folders) and not released_models(settings.home):
         return
-    marked = mark(settings)
+    try:
+        marked = mark(settings)
+    except (OSError, LookupError, RuntimeError, ValueError) as error:  # the run itself is finished
+        log.warning("whether something is stale now is unknown: %s. Run `gristmill home retract --write`", error)
+        return
     if marked.pages or marked.tagged:
         log.warning(
             "stale now: %d pages of verdicts, %d runs in MLflow. `gristmill home affected STAGE` and `gristmill decide "

@@ -35,8 +35,9 @@ class HostLines(Passages):
     rows of tables, which begin with `|`, as they are, since their numbers are data. A line counts once for each page.
     The first page is the one with the smallest id, so each line stays in the corpus.
 
-    Lines without a blank line between them belong together, such as the lines of code, of a table or of a stanza. They
-    are cut together, if all of them go, or not at all. In a text without any blank line, each line is by itself.
+    Lines without a blank line between them belong together, such as the lines of code, of a table or of a stanza, and
+    so do all lines of a listing of Markdown. They are cut together, if all of them go, or not at all. In a text without
+    any blank line, each line is by itself.
 
     The host is that of the URL, without `www.`, or what the source's column `host` says. Documents without either keep
     all lines. Put the step after `url_dedup` and `content_dedup`: copies of one page are many pages that share lines.
@@ -211,10 +212,23 @@ def _blocks(text: "kernels.scan.Scan") -> tuple[np.ndarray, np.ndarray]:
     start, stop = text.paragraph_start, text.paragraph_stop
     paragraphs = np.diff(text.paragraphs)
     is_alone = np.repeat(paragraphs == 1, paragraphs)
+    joined = _in_listing(text)[start] & ~is_alone
+    last = ~np.append(joined, False)[1:]
+    start, stop, is_alone = start[~joined], stop[last], is_alone[~joined]
     lines = np.flatnonzero(covered(start[is_alone], stop[is_alone], text.lines[-1]))
     start, stop = np.append(start[~is_alone], lines), np.append(stop[~is_alone], lines + 1)
     order = np.argsort(start)
     return start[order], stop[order]
+
+
+def _in_listing(text: "kernels.scan.Scan") -> np.ndarray:
+    """Of each line whether it is in a listing of Markdown, after its first line. Listings begin and end with ```."""
+    start, stop = text.spans("lines")
+    is_fence = stop - start >= 3
+    for at in range(3):
+        is_fence[is_fence] = text.data[start[is_fence] + at] == ord("`")
+    before = np.append(0, np.cumsum(is_fence))
+    return (before[:-1] - np.repeat(before[text.lines[:-1]], np.diff(text.lines))) % 2 == 1
 
 
 def _size_together(text: "kernels.scan.Scan", size: np.ndarray) -> np.ndarray:

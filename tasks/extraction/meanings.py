@@ -46,14 +46,20 @@ _SIMPLE = frozenset(E[name] for name in "div span b i strong em code br small ma
 _RUN_TOGETHER = frozenset(E[name] for name in "span a button b i".split())
 _DIV, _SPAN, _P, _I, _DEL, _TEXTAREA, _CUSTOM = (E[n] for n in ("div", "span", "p", "i", "del", "textarea", "-"))
 _PRE, _CODE, _UL, _OL, _IMG = E["pre"], E["code"], E["ul"], E["ol"], E["img"]
+_CONTROLS = (E["button"], E["input"])
 _ROLE = re.compile(
     rb"""role\s*=\s*["']?\s*(table|(?:tree)?grid|list|heading|separator|code|blockquote|paragraph|strong|emphasis|"""
-    rb"""superscript|subscript|insertion|deletion|img)(?=[\s"'/>])"""
+    rb"""superscript|subscript|insertion|deletion|img|tooltip)(?=[\s"'/>])"""
 )
 _NAME = re.compile(rb"<([^\s/<>]*)")
 # Elements with which a role on this list is worth a look; a page has many pictures and lists that say what they are.
 _PLAIN_NAMES = (b"div", b"span", b"p", b"section", b"b", b"i")
-_NAMES = {b"img": (b"span", b"i"), b"list": (*_PLAIN_NAMES, b"dl", b"article"), b"separator": (*_PLAIN_NAMES, b"li")}
+_NAMES = {
+    b"img": (b"span", b"i"),
+    b"list": (*_PLAIN_NAMES, b"dl", b"article"),
+    b"separator": (*_PLAIN_NAMES, b"li"),
+    b"table": (*_PLAIN_NAMES, b"ul", b"ol"),
+}
 _LONGEST_TAG = 2000
 # Patterns that begin with a word are searched for ten times as fast as others.
 _LINE_END = re.compile(rb"""line(?=[\s"'>])""")
@@ -207,11 +213,17 @@ def _by_role(source: Source, ends: Mapping[int, int]) -> _Edits:
         if role[0] in ("separator", "img"):
             yield from _signs(source, k, ends[k], role[0])
             continue
+        if role[0] == "tooltip":  # which is shown on request, and stands in the middle of a sentence
+            yield _left_out(source, k, ends[k])
+            continue
         name = _ELEMENTS.get(role[0], "")
         is_part = element in (_PARTS if name in _WITHIN or name in ("table", "ul") else _PLAIN)
         if not name or not (is_part or (name in ("li", "td", "th") and element not in _PARTS_OF_TABLES)):
             continue
         if name == "ul" and not _is_list(source, k, ends[k]):
+            continue
+        if role[0] == "grid" and _is_of_controls(source, k, ends[k]):
+            yield _left_out(source, k, ends[k])
             continue
         if name in _WITHIN and not any(each in _WITHIN[name] for _, each in around[-2:]):
             continue
@@ -232,6 +244,12 @@ def _is_list(source: Source, first: int, last: int) -> bool:
     )
 
 
+def _is_of_controls(source: Source, first: int, last: int) -> bool:
+    """Whether most cells of a grid are there to be pressed, such as the days of a calendar."""
+    cells = sum(0 <= source.element[k] < COMMENT and b"gridcell" in source.tag(k) for k in range(first + 1, last))
+    return 2 * sum(source.element[k] in _CONTROLS for k in range(first + 1, last)) > cells
+
+
 def _signs(source: Source, first: int, last: int, role: str) -> _Edits:
     """A line for a separator; the name of a sign in running text that a style draws. Both have no text."""
     if last != first + 1 or source.between(first, last).strip():
@@ -248,12 +266,18 @@ def _signs(source: Source, first: int, last: int, role: str) -> _Edits:
 
 
 def _deleted(source: Source, ends: Mapping[int, int]) -> _Edits:
-    found = [
-        k
-        for k, element in enumerate(source.element)
-        if k in ends and (element == _DEL or (element in _PLAIN and b"deletion" in source.tag(k)))
-        if element == _DEL or source.attribute(k, "role") == "deletion"
-    ]
+    """Text that is deleted; not that of a listing, which shows what was before."""
+    found = []
+    listing = -1  # the end of the listing that a tag is in
+    for k, element in enumerate(source.element):
+        if element == _PRE:
+            listing = max(listing, ends.get(k, k))
+        if k < listing or k not in ends:
+            continue
+        if element == _DEL or (
+            element in _PLAIN and b"deletion" in source.tag(k) and source.attribute(k, "role") == "deletion"
+        ):
+            found.append(k)
     if sum(source.end[ends[k]] - source.begin[k] for k in found) <= _MAX_DELETED_SHARE * len(source.data):
         for k in found:
             yield _left_out(source, k, ends[k])

@@ -26,6 +26,8 @@ TOGETHER = (
     ("from mill import wheel, stone, sack", "wheel.turn({})", "print(wheel)"),
     ("| Weight of the sack in grams | {} |", "| --- | --- |", "| Country of origin of the corn | Norway |"),
     ("- Home of the mill", "- Wheel", "- Contact and opening hours"),
+    ("```python", "import the_whole_mill", "", "wheel = '{}' * a_number_of_times", "", "print(wheel)", "```"),
+    ("```", "make install-the-mill", "", "mill --version --verbose", "```"),
 )
 OWN = "The {} stone of mill {} is dressed on day {} by a man from the town."
 
@@ -50,7 +52,10 @@ def pages(draw: random.Random, hosts: int) -> list[dict]:
                         lines.append(variant)
             for together in TOGETHER:
                 if draw.random() < 0.5:
-                    lines += ["", *(line.format(draw.randrange(100, 1000)) for line in together)]
+                    own = (
+                        draw.choice("abcdefghijklmnopqrstuvwxyz") if "```" in together[0] else draw.randrange(100, 1000)
+                    )
+                    lines += ["", *(line.format(own) for line in together)]
             url = f"https://{draw.choice(('', 'www.'))}h{host}.example/{page}" if host else None
             found.append({"text": "\n".join(lines), "url": url})
     draw.shuffle(found)
@@ -80,13 +85,15 @@ def documents(corpus: Corpus, name: str) -> dict[str, dict]:
 def parts(text: str) -> list[list[str]]:
     """The lines that belong together; each by itself in a text without a blank line between two others."""
     found: list[list[str]] = [[]]
+    in_listing = False
     for line in text.split("\n"):
         if line.strip():
             found[-1].append(line)
-        elif found[-1]:
+        elif found[-1] and not in_listing:
             found.append([])
+        in_listing ^= line.startswith("```")
     found = [each for each in found if each]
-    return [[line] for line in found[0]] if len(found) == 1 else found
+    return found if "\n\n" in text.strip() else [[line] for each in found for line in each]
 
 
 def expected(before: dict[str, dict], min_pages: int, min_share: float, min_characters: int) -> dict[str, list[str]]:

@@ -250,7 +250,7 @@ def find_documents(
     A search of texts in more than `few` parts is made by jobs of the machine's executor, others in threads.
     """
     found = FoundDocuments()
-    parts = []
+    parts: list[Part] = []
     for label, stage in sorted(graph.stages.items()):
         if stage.name != "documents":
             continue

@@ -1,14 +1,14 @@
 """The numbers of a run's papers. A number is the result of a query, and is computed nowhere else: the papers print the
 query next to it, and `gristmill sql` computes it again."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import duckdb
 
-from gristmill.flows.reports.run import Run
+from gristmill.flows.reports.run import Run, sql
 
 LISTED = 20  # domains that the papers list; top-domains.csv has all
 # Steps that remove what other documents have, too.
@@ -61,10 +61,10 @@ class Answer:
 
 def answers(run: Run) -> dict[str, Answer]:
     """The figures that a run has, by name. Reads the texts of all curated documents twice."""
-    found = {}
-    for figure in figures(run):
+    found, tables = {}, run.tables  # whose shards are listed once
+    for figure in figures(run, tables):
         with readable():
-            result = run.sql(figure.query)
+            result = sql.query(tables, figure.query)
             found[figure.name] = Answer(figure, tuple(result.columns), tuple(result.fetchall()))
     return found
 
@@ -81,20 +81,20 @@ def readable() -> Iterator[None]:
         raise RuntimeError(sentence.rpartition(" failed: ")[2].removeprefix("IOError: ")) from error
 
 
-def figures(run: Run) -> Iterator[Figure]:
-    """The figures of a run; those of tokens, clusters, training and rights only where it has them."""
+def figures(run: Run, tables: Collection[str]) -> Iterator[Figure]:
+    """The figures of a run with some tables; those of tokens, clusters, training and rights only where it has them."""
     yield from _SOURCES
     yield from _DOCUMENTS
     yield from _STEPS
-    if "clusters" in run.tables:
+    if "clusters" in tables:
         yield from _CLUSTERS
     yield from _RIGHTS
     if any(step.base_name == "rights" for step in run.recipe.steps):
-        yield _by_agent("tokens" in run.tables)
+        yield _by_agent("tokens" in tables)
     yield from _DOMAINS
-    if "tokens" in run.tables:
+    if "tokens" in tables:
         yield from _TOKENS
-    if "training" in run.tables:
+    if "training" in tables:
         yield from _TRAINING
 
 

@@ -191,7 +191,8 @@ def extracted(recipe: Recipe, corpus: Corpus) -> Rows:
 
     def read(number: int, names: Sequence[str]) -> Iterator[pa.Table]:
         table = parquet.read_table(stage.part(number), [name for name in names if name in own] or ["id"])
-        [scored] = measured.read(number, ["id", *(name for name in names if name not in own)])
+        others = [name for name in names if name not in own]
+        [scored] = measured.read(number, ["id", *others]) if others else [table]
         yield pa.table({name: (table if name in own else scored)[name] for name in names})
 
     return Rows(pa.schema([*own.values(), *added]), measured.parts, read, _key("extracted", measured.key))
@@ -200,8 +201,13 @@ def extracted(recipe: Recipe, corpus: Corpus) -> Rows:
 def edits(stages: Iterable[StageResult]) -> Rows:
     """What the stages cut out of texts, in their order."""
     cutting = [stage for stage in (open_stage(each.folder) for each in stages) if stage.edits_texts]
-    parts = [(stage, stage.edits(shard)) for stage in cutting for shard in range(len(stage.part_records))]
-    return _by_stage(EDITS, parts, "edits")
+    parts = [
+        (stage, stage.edits(shard))
+        for stage in cutting
+        for shard, record in enumerate(stage.part_records)
+        if any(step.get("edits") for step in record["steps"])
+    ]
+    return _by_stage(EDITS, parts, _key("edits", *(stage.contents for stage in cutting)))
 
 
 def tokens(data: Data) -> Rows:
@@ -242,12 +248,17 @@ def _measured(ids: pa.ChunkedArray, parts: Sequence[str], column: Column) -> pa.
 def ledger(stages: Iterable[StageResult]) -> Rows:
     """What the stages dropped, in their order."""
     deciding = [open_stage(stage.folder) for stage in stages if stage.step_counts]
-    parts = [(stage, stage.ledger(shard)) for stage in deciding for shard in range(len(stage.part_records))]
-    return _by_stage(LEDGER, parts, "ledger")
+    parts = [
+        (stage, stage.ledger(shard))
+        for stage in deciding
+        for shard, record in enumerate(stage.part_records)
+        if record["rows_in"] > record["rows_out"]
+    ]
+    return _by_stage(LEDGER, parts, _key("ledger", *(stage.contents for stage in deciding)))
 
 
-def _by_stage(columns: pa.Schema, parts: Sequence[tuple[FinishedStage, str]], what: str) -> Rows:
-    """Parts of stages, with the stage's label as the first column."""
+def _by_stage(columns: pa.Schema, parts: Sequence[tuple[FinishedStage, str]], key: str) -> Rows:
+    """Parts of stages that have rows, with the stage's label as the first column."""
 
     def read(number: int, names: Sequence[str]) -> Iterator[pa.Table]:
         stage, part = parts[number]
@@ -256,8 +267,7 @@ def _by_stage(columns: pa.Schema, parts: Sequence[tuple[FinishedStage, str]], wh
             yield pa.table({name: label if name == "stage" else group[name] for name in names})
 
     schema = pa.schema([pa.field("stage", pa.string(), nullable=False), *columns])
-    contents = dict.fromkeys(stage.contents for stage, _ in parts)
-    return Rows(schema, tuple(part for _, part in parts), read, _key(what, *contents))
+    return Rows(schema, tuple(part for _, part in parts), read, key)
 
 
 def clusters(recipe: Recipe, corpus: Corpus) -> Rows:

@@ -44,6 +44,26 @@ def text_of(html: str, markdown: bool = False) -> str:
         ("<p>To <i aria-hidden=true>arrow_forward</i> the next one.</p>", "To the next one."),
         ("<a href=#main>Skip to main content</a><p>A text of words.</p>", "A text of words."),
         ("<div role=code style='white-space: pre'>a;\n  b</div>", "a;\n  b"),
+        ("<p>The bob<span role=tooltip hidden>a weight</span> is of brass.</p>", "The bob is of brass."),
+        (
+            "<ul role=table><li role=row><span role=cell>F5</span><span role=cell>run</span></li>"
+            "<li role=row><span role=cell>F6</span><span role=cell>stop</span></li></ul>",
+            "| F5 | run |\n| F6 | stop |",
+        ),
+        (
+            "<pre class=diff><del>- a = 1</del>\n<ins>+ a = 2</ins></pre><p>It was <del>ten</del> nine.</p>",
+            "- a = 1\n+ a = 2\n\nIt was nine.",
+        ),
+        (
+            "<div role=grid><div role=row><div role=gridcell><button>1</button></div>"
+            "<div role=gridcell><button>2</button></div></div></div><p>Choose a day.</p>",
+            "Choose a day.",
+        ),
+        (
+            "<div role=grid><div role=row><div role=gridcell>Rod</div><div role=gridcell>ash</div></div>"
+            "<div role=row><div role=gridcell>Bob</div><div role=gridcell><button>brass</button></div></div></div>",
+            "| Rod | ash |\n| Bob | brass |",
+        ),
     ],
 )
 def test_elements_mean_what_they_say(html, text):
