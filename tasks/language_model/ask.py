@@ -85,6 +85,7 @@ class _Asking:
         self._counts, self._bill, self._report = _Counts(), Bill(), ProgressReport()
         self._billed: set[int] = set()  # the beginnings of digests: equal texts are paid for once
         self._unbilled: dict[int, float] = {}  # prices of answers of batches, which the next pass adds to the bill
+        self._unbilled_price = 0.0  # of all of them
         self._refused: set[int] = set()  # of batches: no pass of this run asks them again
         self._flying: dict[str, asyncio.Future[Answer | None]] = {}
         self._error: BaseException | None = None
@@ -163,7 +164,7 @@ class _Asking:
             answer = await self._found_or_new(request, digest)
             if answer is not None and (number := beginning(digest)) not in self._billed:
                 self._billed.add(number)
-                self._unbilled.pop(number, None)
+                self._unbilled_price -= self._unbilled.pop(number, 0.0)
                 self._bill.add(answer, repair)
             future.set_result(answer)
         except BaseException as error:
@@ -201,7 +202,9 @@ class _Asking:
         """Count an answer of a batch, which is in the home."""
         number = beginning(digest)
         self._count_new(answer)
-        self._unbilled[number] = self._server.price(answer.prompt_tokens or 0, answer.completion_tokens or 0)
+        price = self._server.price(answer.prompt_tokens or 0, answer.completion_tokens or 0)
+        self._unbilled[number] = price
+        self._unbilled_price += price
         if answer.finish == "error":
             self._refused.add(number)
 
@@ -221,7 +224,7 @@ class _Asking:
     @property
     def _spent(self) -> float:
         billed = self._server.price(self._bill.prompt_tokens, self._bill.completion_tokens)
-        return billed + sum(self._unbilled.values())
+        return billed + self._unbilled_price
 
     def _check_budget(self) -> None:
         if self._server.budget and self._spent >= self._server.budget / self._server.clients:

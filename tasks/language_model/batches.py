@@ -236,7 +236,7 @@ class Batches:
             self._close(record, digests)  # nothing was paid
             raise
         await asyncio.to_thread(self._keep, record, digests)
-        log.info("%s: batch %s of %s requests", self._server.host, record.batch, f"{record.count:,}")
+        log.info("%s: sent %s requests as batch %s", self._server.host, f"{record.count:,}", record.batch)
 
     async def _listed(self, file: str) -> str | None:
         """The id of the batch with an input file, if the server has it."""

@@ -102,4 +102,5 @@ def _sentence(asking: _Asking, server: LanguageModelServer) -> str:
     except ValueError:  # a template may need values
         prompt = len(templates.system + templates.user)
     line = limits(server, asking.settings, asking.windows, prompt, asking.of, asking.measured)
-    return f"{asking.where}: sends {asking.documents} to {server.host}{line}"
+    batches = f" in batches of {server.batch:,} requests" if server.batch else ""
+    return f"{asking.where}: sends {asking.documents} to {server.host}{batches}{line}"
