@@ -180,4 +180,5 @@ def test_cpu(news, capsys):
         print()
         for name in identifiers():
             print(f"| {name} |", " | ".join(f"{times[name, n]:.0f}" for n in (30, 1000, 10000)), "|")
-    assert all(times["py3langid", n] < times["lid.176", n] for n in (30, 1000, 10000))
+    # py3langid's tables have 68 MB: beside other programs that fill the caches it takes as long, alone half
+    assert all(times["py3langid", n] < 1.2 * times["lid.176", n] for n in (30, 1000, 10000))
