@@ -4,8 +4,11 @@ own call. Other lengths and identifiers are in test_language_lengths.py."""
 
 import random
 import time
+from base64 import b64encode
 from collections import Counter, defaultdict
 from hashlib import blake2b
+from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -213,3 +216,60 @@ def test_speed(texts, capsys):
     with capsys.disabled():
         for model, found in ratios.items():
             print(f"\nthe step with {model} takes {np.median(found):.2f} of the time of fastText's batch call")
+
+
+@MODELS
+@pytest.mark.bench
+def test_short_lines(model, sentences, capsys):
+    """Of lines of each length those that are named wrongly with 0.65 or more, and rightly."""
+    lines = [(code, line) for code, some in sentences.items() for line in some if code in CODES[model]]
+    labels, scores = scored(model, [line for _, line in lines])
+    lengths = np.array([len(line) for _, line in lines])
+    right = np.array([same(label, code) for label, (code, _) in zip(labels, lines, strict=True)])
+    sure = np.array(scores) >= 0.65
+    with capsys.disabled():
+        print()
+        for first, last in pairwise((1, 20, 30, 40, 50, 60, 80, 100, 10**9)):
+            there = (lengths >= first) & (lengths < last)
+            wrong, kept = (~right & sure)[there].mean(), (right & sure)[there].mean()
+            print(f"{first} to {last - 1} characters: {wrong:.2%} wrong, {kept:.1%} right of {there.sum()}")
+
+
+@MODELS
+@pytest.mark.bench
+def test_texts_that_are_no_language(model, sentences, capsys):
+    """How many are unknown, and how many would be kept as English."""
+    draw = random.Random(1)
+
+    def words(first: int, last: int, count: int = 70) -> str:
+        return " ".join("".join(map(chr, draw.choices(range(first, last), k=draw.randint(2, 8)))) for _ in range(count))
+
+    prose = [line for code, lines in sentences.items() if code in CODES[model] for line in lines[:8]]
+    source = [path.read_text(errors="ignore") for path in sorted(Path(random.__file__).parent.glob("*.py"))]
+    kinds = {
+        "numbers": [" ".join(f"{draw.randrange(10**6):,}" for _ in range(60)) for _ in range(100)],
+        "prices": [
+            " | ".join(f"${draw.random() * 99:.2f} {draw.randrange(24)}:30" for _ in range(20)) for _ in range(100)
+        ],
+        "addresses": [
+            " ".join(f"https://{words(97, 123, 1)}.com/{draw.random()}" for _ in range(9)) for _ in range(100)
+        ],
+        "emoji": [words(0x1F300, 0x1F640) for _ in range(99)],
+        "scripts of no language": [
+            words(*each) for each in [(0x13A0, 0x13F4), (0x1401, 0x1670), (0x7CA, 0x7EB), (0x16A0, 0x16EA)] * 25
+        ],
+        "base64": [b64encode(draw.randbytes(300)).decode() for _ in range(99)],
+        "random letters": [words(97, 123) for _ in range(99)],
+        "words with shuffled letters": [
+            " ".join("".join(draw.sample(word, len(word))) for word in line.split()) for line in prose
+        ],
+        "Python": [text[len(text) // 2 :][:1000] for text in source if len(text) > 3000],
+    }
+    for code in ("ru", "ja", "de"):
+        kinds[f"UTF-8 of {code} read as Latin-1"] = [line.encode().decode("latin-1") for line in sentences[code][:100]]
+    with capsys.disabled():
+        print(f"\n{model}")
+        for kind, some in kinds.items():
+            labels, scores = scored(model, some, None)
+            english = [label == "en" and score >= MIN_SCORE[model] for label, score in zip(labels, scores, strict=True)]
+            print(f"| {kind} | {np.mean(np.array(labels) == UNKNOWN):.0%} | {np.mean(english):.0%} | {len(some)}")
