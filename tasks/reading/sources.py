@@ -9,10 +9,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Union
 
+import pyarrow as pa
 import wrapt
 from pydantic import Discriminator, Tag
 
 from gristmill.storage.remote.config import DEFAULT
+from gristmill.tasks.documents.step import UNKNOWN
 from gristmill.tasks.reading.formats.crawls import Archives, Selection, Snapshot
 from gristmill.tasks.reading.formats.own import Own
 from gristmill.tasks.reading.formats.rewrites import Rewrites
@@ -123,12 +125,10 @@ def _beginning(path: str) -> Beginning:
 
 
 def languages(texts: Sequence[str]) -> Counter[str]:
-    """Texts by their most probable language (ISO 639 code of lid.176), those of which it is unsure left out."""
-    from gristmill.tasks.models.language import model
-    from gristmill.tasks.models.model_files import LABEL
+    """Texts by their most probable language (ISO 639 code), those of which it is unsure left out."""
+    from gristmill.tasks.models.language import Identification, identified
 
-    if not texts:
-        return Counter()
-    labels, scores = model().predict([" ".join(text[:400].split()) for text in texts], k=1)
-    sure = zip(labels, scores, strict=True)
-    return Counter(label[0].removeprefix(LABEL) for label, score in sure if score[0] >= 0.5)
+    labels, _ = identified(
+        Identification(unknown_below=0.5), pa.array([text[:400] for text in texts], pa.large_string())
+    )
+    return Counter(label for label in labels if label != UNKNOWN)

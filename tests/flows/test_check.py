@@ -275,10 +275,12 @@ def test_a_file_that_cannot_be_read_is_found(folder, machine, tmp_path):
     assert "permissions" in line
 
 
-def test_the_codes_are_those_of_the_model():
-    from gristmill.tasks.models.language import model
+def test_the_codes_are_those_of_the_models():
+    from gristmill.tasks.models import byte_ngrams
+    from gristmill.tasks.models.language import lid_176
 
-    assert {label.removeprefix("__label__") for label in model().labels} == CODES
+    assert {label.removeprefix("__label__") for label in lid_176().labels} == CODES["lid.176"]
+    assert set(byte_ngrams.model().names) == CODES["py3langid"]
 
 
 def test_a_quality_without_a_cut_is_said_to_drop_nothing(folder, machine):

@@ -183,19 +183,21 @@ def test_a_key_within_an_object_is_carried(tmp_path, folder):
 
 
 def test_a_clash_of_types_names_both_places(tmp_path):
-    (tmp_path / "a.jsonl").write_text(json.dumps({"text": "One.", "year": 1999}) + "\n")
-    (tmp_path / "b.jsonl").write_text(json.dumps({"text": "Two.", "year": "MCMXCIX"}) + "\n")
+    (tmp_path / "a.jsonl").write_text(json.dumps({"text": "The first of all the texts.", "year": 1999}) + "\n")
+    (tmp_path / "b.jsonl").write_text(json.dumps({"text": "This is the second text.", "year": "MCMXCIX"}) + "\n")
     source = {"name": "lines", "jsonl": [f"{tmp_path}/*.jsonl"], "columns": ["year"]}
     with pytest.raises(ColumnError) as clash:
         curated(tmp_path / "home", [source])
     assert f"int64 in {tmp_path}/a.jsonl, line 1, string in {tmp_path}/b.jsonl, line 1" in str(clash.value)
-    (tmp_path / "b.jsonl").write_text('{"text": "Two.", "year": 2.5}\n{"text": "Three.", "year": null}\n')
+    (tmp_path / "b.jsonl").write_text(
+        '{"text": "This is the second text.", "year": 2.5}\n{"text": "There are three.", "year": null}\n'
+    )
     _, corpus = curated(tmp_path / "home", [source])
     assert [each["year"] for each in documents(corpus)] == [1999.0, 2.5, None]
 
 
 def test_a_string_that_is_not_utf8_costs_its_row(tmp_path):
-    texts = pa.array(["One text.", "Another."])
+    texts = pa.array(["This is one of the texts.", "This is the other one."])
     names = pa.Array.from_buffers(pa.string(), 2, pa.array([b"\xff\xfe", b"fine"]).buffers())
     pq.write_table(pa.table({"text": texts, "author": names}), tmp_path / "a.parquet")
     source = {"name": "tables", "parquet": [f"{tmp_path}/a.parquet"], "columns": ["author"]}

@@ -60,8 +60,12 @@ def test_what_has_changed_is_made_again_and_said_beforehand(unpacked, monkeypatc
     """A step with another version stands for one that a later release has changed."""
     monkeypatch.setattr(GopherQuality, "work_version", 99)
     before = manifests(unpacked)
-    recipe = unpacked / "recipe.yaml"  # `quality` had 5 epochs by default
-    recipe.write_text(recipe.read_text().replace("{step: quality,", "{step: quality, epochs: 5,"))
+    text = (unpacked / "recipe.yaml").read_text()
+    # defaults of that release, by which the changelog says that an older recipe gives what it gave
+    for step, defaults in (("quality", "epochs: 5"), ("language", "model: lid.176, characters: 1000")):
+        assert f"{{step: {step}," in text
+        text = text.replace(f"{{step: {step},", f"{{step: {step}, {defaults},")
+    (unpacked / "recipe.yaml").write_text(text)
     remade = would_make(load("recipe.yaml"), MachineSettings())
     certain = {stage_of(one.label): one.why for one in remade.certain}
     others = {"mixture", "model", "edited"}  # of mixtures, models and the step `pii` there are other versions, too

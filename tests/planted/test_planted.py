@@ -19,7 +19,7 @@ from fastwarc.stream_io import BrotliReader, ZstdReader
 from resiliparse.extract.html2text import extract_plain_text
 from warcio.archiveiterator import ArchiveIterator as WarcioIterator
 
-from gristmill.tasks.models.language import model
+from gristmill.tasks.models.language import lid_176
 from tests.planted import KINDS, VARIANTS, Plan, Truth, plant, texts
 from tests.planted.leaks import ITEMS
 from tests.planted.plan import JACCARDS
@@ -302,7 +302,7 @@ def test_languages_have_their_shares_and_are_recognised():
     counted = Counter(text.language for text in made)
     for code, share in shares.items():
         assert counted[code] == pytest.approx(800 * share, abs=4 * (800 * share * (1 - share)) ** 0.5)
-    labels, scores = model().predict([" ".join(text.blocks[0].text.split())[:400] for text in made], k=1)
+    labels, scores = lid_176().predict([" ".join(text.blocks[0].text.split())[:400] for text in made], k=1)
     assert np.mean([label[0] == f"__label__{text.language}" for label, text in zip(labels, made, strict=True)]) >= 0.98
     assert np.mean([score[0] >= 0.65 for score in scores]) >= 0.95
 

@@ -14,6 +14,7 @@ import pytest
 from gristmill.flows.machine import installed
 from gristmill.flows.recipe.steps import BUILT_IN
 from gristmill.tasks.extraction.engines import ENGINES
+from gristmill.tasks.models.language import CODES, Language
 from gristmill.tasks.reading.sources import FORMATS
 from tests.documented import ROOT
 
@@ -23,9 +24,10 @@ COMPUTING = {"numpy", "pyarrow"}  # of all stages
 def declared() -> set[str]:
     """The distributions that decide outputs, as steps, engines, sources and stages declare them."""
     names = {name for engine in ENGINES.values() for name in engine.libraries} | {"pypdfium2"}
-    for kind in (*FORMATS, *BUILT_IN.values()):
+    for kind in (*FORMATS, *BUILT_IN.values(), *(Language(model=model) for model in CODES)):
         names |= {*kind.libraries} if isinstance(kind.libraries, tuple) else set()
-        names |= {address.partition(":")[0].replace("_", "-") for address in getattr(kind, "package_data", ())}
+        data = getattr(kind, "package_data", ())
+        names |= {address.partition(":")[0].replace("_", "-") for address in data} if isinstance(data, tuple) else set()
     for path in [*(ROOT / "flows/stages").rglob("*.py"), ROOT / "tasks/tokens/tokenizer.py"]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.keyword) and node.arg == "libraries":

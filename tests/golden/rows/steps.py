@@ -37,7 +37,7 @@ LISTS: Settings = {
     "soft_words": ["{fixture}/lists/soft.txt"],
 }
 
-MEASURED = [*MIN_SCORES]
+MEASURED, LID_MEASURED = [*MIN_SCORES["py3langid"]], [*MIN_SCORES["lid.176"]]
 ALL_IDS = [*NATIONAL_IDS]
 
 
@@ -47,6 +47,7 @@ def _edges(name: str, *steps: Settings) -> Row:
 
 def _languages() -> list[Row]:
     every = [*LANGUAGES, "en"]
+    lid: Settings = {"step": "language", "model": "lid.176"}
     return [
         _edges("language-default", {"step": "language"}),
         _edges(
@@ -61,21 +62,22 @@ def _languages() -> list[Row]:
             },
         ),
         _edges("language-unknown", {"step": "language", "keep": ["de", "cs", "pl", "unknown"], "characters": 1}),
-        row("language-every", [EVERY], [{"step": "language", "keep": [*MEASURED, "en", "unknown"]}], SEEN),
-        row("language-certain", [EVERY], [{"step": "language", "keep": [*MEASURED, *LANGUAGES, "en"]}], SEEN),
+        row("language-measured", [EVERY], [{"step": "language", "keep": [*MEASURED, *every, "unknown"]}], SEEN),
+        row("language-every", [EVERY], [{**lid, "keep": [*LID_MEASURED, "en", "unknown"]}], SEEN),
+        row("language-certain", [EVERY], [{**lid, "keep": [*LID_MEASURED, *every]}], SEEN),
         row(
             "mixed_languages-every",
             [EVERY],
             [
-                {"step": "language", "keep": [*MEASURED, *LANGUAGES, "en", "unknown"]},
+                {"step": "language", "keep": [*MEASURED, *every, "unknown"]},
                 {"step": "mixed_languages", "cut": True},
             ],
             SEEN,
         ),
         _edges(
             "mixed_languages-cut",
-            {"step": "language", "keep": every},
-            {"step": "mixed_languages", "cut": True, "keep": ["de", "ru"]},
+            {**lid, "keep": every},
+            {"step": "mixed_languages", "model": "lid.176", "cut": True, "keep": ["de", "ru"]},
         ),
         _edges(
             "mixed_languages-share",

