@@ -90,10 +90,11 @@ def _recipe(texts: list[str]) -> str:
     steps = texts[2:]
     recipe = {"@type": "Recipe", "recipeIngredient": ingredients, "recipeInstructions": [{"text": s} for s in steps]}
     boxes = "".join(f"<li><div class=checkbox>▢</div><span>{text}</span></li>" for text in ingredients)
+    cards = "".join(f"<li><a href=/{name}><h4>{name}</h4></a></li>" for name in ("Rolls", "Cakes", "Soups", "Tarts"))
     return _page(
         "<nav><ul><li><a href=/salt>Salt</a><li><a href=/yeast>Yeast</a></ul></nav>"
         f"<main><h1>Bread</h1><p>{texts[0]}</p><p>{texts[1]}</p></main>"
-        f'<div class="sidebar widget related"><h3>Ingredients</h3><ul>{boxes}</ul></div>'
+        f'<aside class="sidebar related"><ul>{cards}</ul><h3>Ingredients</h3><ul>{boxes}</ul><ul>{cards}</ul></aside>'
         f"<main><h3>Steps</h3><ol>{''.join(f'<li>{step}</li>' for step in steps)}</ol></main>{_FOOTER}",
         f'<script type="application/ld+json">{_json(recipe)}</script>',
     )
