@@ -26,6 +26,7 @@ from gristmill.tasks.extraction.rendering.controls import controls
 from gristmill.tasks.extraction.rendering.document import render
 from gristmill.tasks.extraction.rendering.left_out import beside, repeats
 from gristmill.tasks.extraction.rendering.notices import notices
+from gristmill.tasks.extraction.rendering.recipes import recipe_blocks
 from gristmill.tasks.extraction.rendering.source import Source
 from gristmill.tasks.extraction.rendering.visibility import hidden_blocks, hidden_elements
 from gristmill.tasks.extraction.rendering.whole import shared, units
@@ -344,7 +345,7 @@ def main_text(page: str, markdown: bool = False) -> str:
     kept = choice.kept
     if together.wholes:
         kept = best_f1(shared(choice.page, choice.likely, choice.words, together.unit), choice.words)
-    chosen = kept
+    chosen = kept | recipe_blocks(source, together, kept)
     kept = completed(source, together, chosen)
     if hidden := hidden_elements(source, together, kept, choice.words):
         # once more, so that nothing is kept for the sake of what is hidden

@@ -56,7 +56,8 @@ class Extract(Step):
     # are read; shells of pages are dropped
     # 3: elements mean what their roles say; text in <del>, links past menus, hidden menus and names of icons are left
     # out; code in text areas and lines of verse are kept as such; Markdown escapes signs within text
-    # 4: tooltips and grids of controls are left out; <del> in listings stays; lists may be tables by their role
+    # 4: tooltips and grids of controls are left out; <del> in listings stays; lists may be tables by their role;
+    # ingredients and steps of recipes that a page declares in JSON-LD are kept where it shows them
     work_version: ClassVar[int] = 4
     work: ClassVar = "gristmill.tasks.extraction.shard"
 

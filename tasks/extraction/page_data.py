@@ -235,6 +235,51 @@ def _add_declared(value: Any, texts: _Texts[str], depth: int) -> None:
                 _add_declared(each, texts, depth + 1)
 
 
+class Recipe(NamedTuple):
+    """The texts of a recipe: each part is a list of lines or paragraphs, empty if it is not declared."""
+
+    description: list[str]
+    ingredients: list[str]
+    steps: list[str]
+
+
+_MAX_RECIPES = 5  # of a page; of more, such as those of an index, none is its text
+
+
+def declared_recipes(page: str) -> list[Recipe]:
+    """The recipes with ingredients in the JSON-LD of a page (schema.org, Recipe), in order; none of more than five."""
+    recipes = _Texts[Recipe]()
+    for script in _scripts(page):
+        if script.type == _LD and "recipeIngredient" in script.text:
+            _add_recipes(_read(script.text), recipes, 0)
+    return recipes if len(recipes) <= _MAX_RECIPES else []
+
+
+def _add_recipes(value: Any, recipes: _Texts[Recipe], depth: int) -> None:
+    if recipes.is_full(depth):
+        return
+    if isinstance(value, dict) and value.get("recipeIngredient"):
+        names = ("description", "recipeIngredient", "recipeInstructions")
+        recipes.append(Recipe(*(_lines_of(value.get(name), 0) for name in names)))
+    elif isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            _add_recipes(each, recipes, depth + 1)
+
+
+def _lines_of(value: Any, depth: int) -> list[str]:
+    """The texts of strings, of steps (HowToStep) and of sections with steps (HowToSection)."""
+    match value:
+        case str():
+            return [line for line in text_of(value).split("\n") if line]
+        case list() if depth < _MAX_DEPTH:
+            return [line for each in value for line in _lines_of(each, depth + 1)]
+        case {"itemListElement": items} if depth < _MAX_DEPTH:
+            return _lines_of(items, depth + 1)
+        case {"text": text} | {"name": text}:
+            return _lines_of(text, depth + 1) if isinstance(text, str) else []
+    return []
+
+
 # ---- the state of a framework
 
 # Parts that hold the words of the site and not those of the page.

@@ -49,6 +49,7 @@ def unrendered_pages() -> Iterator[str]:
     ):
         yield _page(_APP + _FOOTER, f'<script type="application/ld+json">{_json(value)}</script>')
     yield _page(f"<main>{body}</main>", f'<script type="application/ld+json">{_json({"articleBody": joined})}</script>')
+    yield _recipe(texts)
     broken = '{"articleBody": "' + joined + '",}'
     yield _page(_APP, f'<script type="application/LD+JSON">{broken}</script>')
     blocks = [{"type": "paragraph", "text": text} for text in texts]
@@ -81,3 +82,19 @@ def _page(body: str, head: str = "") -> str:
 
 def _json(value: object) -> str:
     return json.dumps(value).replace("</", "<\\/")
+
+
+def _recipe(texts: list[str]) -> str:
+    """A recipe that is shown, in what looks like a sidebar, and declared."""
+    ingredients = ("500 g flour", "1½ tsp sea salt, ground", "320 ml lukewarm water", "7 g dry yeast", "1 egg yolk")
+    steps = texts[2:]
+    recipe = {"@type": "Recipe", "recipeIngredient": ingredients, "recipeInstructions": [{"text": s} for s in steps]}
+    boxes = "".join(f"<li><div class=checkbox>▢</div><span>{text}</span></li>" for text in ingredients)
+    cards = "".join(f"<li><a href=/{name}><h4>{name}</h4></a></li>" for name in ("Rolls", "Cakes", "Soups", "Tarts"))
+    return _page(
+        "<nav><ul><li><a href=/salt>Salt</a><li><a href=/yeast>Yeast</a></ul></nav>"
+        f"<main><h1>Bread</h1><p>{texts[0]}</p><p>{texts[1]}</p></main>"
+        f'<aside class="sidebar related"><ul>{cards}</ul><h3>Ingredients</h3><ul>{boxes}</ul><ul>{cards}</ul></aside>'
+        f"<main><h3>Steps</h3><ol>{''.join(f'<li>{step}</li>' for step in steps)}</ol></main>{_FOOTER}",
+        f'<script type="application/ld+json">{_json(recipe)}</script>',
+    )
