@@ -1,8 +1,8 @@
 """From WARC files to token shards by the recipe `fineweb`, beside datatrove's own pipeline of that name: whole commands
 in processes of their own, with everything that they import, start and compile; the first pass over these pages.
 
-datatrove may be in another environment: GRISTMILL_TEST_DATATROVE_PYTHON names its interpreter. GRISTMILL_TEST_PAGES: how
-many pages, e.g. 415,2490. The pages are those of the archives in GRISTMILL_TEST_DATA, in the order of their names.
+datatrove may be in another environment: GRISTMILL_TEST_DATATROVE_PYTHON names its interpreter. GRISTMILL_TEST_PAGES:
+how many pages, e.g. 415,2490. The pages are those of the archives in GRISTMILL_TEST_DATA, in the order of their names.
 """
 
 import json
