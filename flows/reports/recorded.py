@@ -3,11 +3,12 @@ give. Where these differ from what made a stage, one line in the log names the d
 would make beyond them."""
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from gristmill.flows.curation import Outputs
 from gristmill.flows.machine.context import RunContext
@@ -19,6 +20,7 @@ from gristmill.storage import files, layout
 from gristmill.storage.address import is_one_name
 from gristmill.storage.printable import redact_url
 from gristmill.tasks.engine import make, remakes
+from gristmill.tasks.engine.code_version import release
 from gristmill.tasks.engine.make import NotFinishedError, StageResult
 from gristmill.tasks.engine.spec import StageSpec
 from gristmill.tasks.reading.sources import BY_KEY
@@ -72,9 +74,11 @@ def _recipe_of(run: RecordedRun, given: Recipe) -> Recipe:
             f"{problem['msg']}): using yours instead"
         )
         return given
+    lines = [f"{name} was {_short(was)}, is {_short(is_)}" for name, was, is_ in found[:_CHANGES]]
+    lines += [f"and {len(found) - _CHANGES} more"] if len(found) > _CHANGES else []
     _warn(
         f"the recipe {given.name} has changed since its run of {run.ended or run.began}; using the recipe of "
-        "that run. Changes: " + "; ".join(f"{name} was {_short(was)}, is {_short(is_)}" for name, was, is_ in found)
+        "that run. Changes: " + "; ".join(lines)
     )
     return recorded
 
@@ -100,6 +104,26 @@ def is_same_but(keys: Collection[str], recorded: Mapping[str, Any] | None, given
     return recorded is None or {name.partition(".")[0] for name, _, _ in changes(recorded, given)} <= {*keys}
 
 
+def is_same_but_defaults(keys: Collection[str], run: RecordedRun, given: Recipe) -> bool:
+    """As `is_same_but` for the recipe of a run, where defaults of the release that ran it are no difference either."""
+    if run.recipe is None:
+        return True
+    names = [name for name, _, _ in changes(run.recipe, given) if name.partition(".")[0] not in keys]
+    return not names or (run.release != release() and not any(_is_set(given, name) for name in names))
+
+
+def _is_set(value: Any, name: str) -> bool:
+    """Whether a recipe has a key, named as in `differences`, and not its default."""
+    for part in re.findall(r"[^.\[\]]+", name):
+        if isinstance(value, BaseModel):
+            if part not in value.model_fields_set:
+                return False
+            value = getattr(value, part)
+        else:
+            value = value[int(part)] if isinstance(value, Sequence) else value.get(part)
+    return True
+
+
 def changes(recorded: Mapping[str, Any], given: Recipe) -> list[tuple[str, Any, Any]]:
     """Where a recipe differs from a recorded one, as `differences` gives it. None of these are changes: the same files
     named from another folder, a key that came with a later release and has its default, and `export`, which changes no
@@ -112,6 +136,7 @@ def changes(recorded: Mapping[str, Any], given: Recipe) -> list[tuple[str, Any, 
     return [each for each in differences(recorded, now) if each[0].partition(".")[0] != "export"]
 
 
+_CHANGES = 8  # of a recipe that the warning lists: a release may change dozens of defaults
 _said = set[str]()
 
 

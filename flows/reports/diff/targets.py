@@ -3,12 +3,13 @@
 import re
 from typing import Any
 
+from gristmill.flows.machine.runs import runs_of
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import argument_of, load
 from gristmill.flows.reports.diff.difference import Difference, between
 from gristmill.flows.reports.diff.sides import Side, side_of_corpus, side_of_stage
 from gristmill.flows.reports.finished import finished
-from gristmill.flows.reports.recorded import is_same_but
+from gristmill.flows.reports.recorded import is_same_but, is_same_but_defaults
 from gristmill.storage import files
 from gristmill.storage.home import Home
 from gristmill.tasks.engine.make import NotFinishedError
@@ -43,8 +44,9 @@ def side_of(target: Any, settings: MachineSettings) -> Side:
 def _side_of_recipe(target: Any, settings: MachineSettings) -> Side:
     report = finished(target, settings)
     given = load(target)
-    # a model and its training, whose defaults may differ between releases, change no document
-    if not is_same_but({"limit", "model", "training"}, report.recipe.model_dump(mode="json"), given):
+    read = next(run for run in runs_of(settings.home, given.name) if is_same_but((), run.recipe, report.recipe))
+    # a model and its training change no document
+    if not is_same_but_defaults({"limit", "model", "training"}, read, given):
         raise NotFinishedError(
             f"the recipe {given.name} has changed since its run, so there is nothing of it to compare: run `gristmill "
             f"corpus {argument_of(target)}` with it, or name a stage of its run (`gristmill home status` lists them)"

@@ -20,7 +20,7 @@ from gristmill.flows.reports.finished import finished
 from gristmill.flows.reports.recorded import changes
 from gristmill.flows.run import garbage
 from gristmill.flows.stages.tokens import corpus_tokenizer, tokens
-from gristmill.storage import layout
+from gristmill.storage import checked_json, layout
 from gristmill.storage.home import verify
 from gristmill.tasks.engine.make import NotFinishedError, StageResult, restore
 from gristmill.tasks.tokens.mixture import Mixture
@@ -236,6 +236,22 @@ def test_a_recipe_that_was_never_run_is_not_compared_by_the_run_of_another(tmp_p
         diff(home.recipe(30), home.recipe(40), settings_)
     home.run(40, "corpus")
     assert not diff(home.recipe(30), home.recipe(40), settings_).empty
+
+
+def test_a_default_of_another_release_is_not_a_change_of_the_recipe(tmp_path):
+    """A run of an earlier release is planted, by its record: it had another default of `content_dedup`."""
+    home, settings_ = Home(tmp_path), MachineSettings(home=str(tmp_path / "home"))
+    home.run(30, "corpus")
+    [path] = (tmp_path / "home" / "runs" / "small").glob("*.json")
+    run = checked_json.read(str(path))
+    run["recipe"]["steps"][2]["partitions"] = 2
+    checked_json.write(str(path), run)
+    with pytest.raises(NotFinishedError, match="the recipe small has changed since its run"):
+        diff(home.recipe(30), home.recipe(30), settings_)
+    checked_json.write(str(path), run | {"release": "0.0.1"})
+    assert diff(home.recipe(30), home.recipe(30), settings_).empty
+    with pytest.raises(NotFinishedError, match="the recipe small has changed since its run"):
+        diff(home.recipe(40), home.recipe(40), settings_)
 
 
 def test_readers_open_a_run_of_another_version_and_say_so(tmp_path, caplog, monkeypatch):
