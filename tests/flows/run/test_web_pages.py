@@ -222,5 +222,5 @@ def test_a_server_that_dies_ends_it_with_a_sentence(tmp_path):
     next(child for child in shown.children if "gristmill.flows.run.server" in child.cmdline()).kill()
     said, _ = shown.process.communicate(timeout=60)
     assert shown.process.returncode == 1 and shown.are_gone()
-    assert said.startswith("gristmill: Prefect's server has ended (signal 9): see ")
+    assert said.startswith("gristmill: Prefect's server stopped: signal 9. Read ")
     assert not (shown.home / "prefect" / "pages.json").exists()
