@@ -79,8 +79,8 @@ def _rules() -> None:
         }
         table = pa.table(columns)
         byte_ngrams.predict(TEXTS)  # of the step `language`, whose columns the table has
-        # Other kernels do not read URLs, models or code. If packages of a step are missing, its kernels are compiled when
-        # it first runs.
+        # Other kernels do not read URLs, models or code. If packages of a step are missing, its kernels are compiled
+        # when it first runs.
         steps = [
             kind.model_validate(settings.get(name, {}))
             for name, kind in BUILT_IN.items()
