@@ -1,7 +1,7 @@
 """py3langid's model of languages: naive Bayes over byte n-grams (Lui and Baldwin 2011), and its labels.
 
-The package loops over the bytes in Python and multiplies with BLAS. Here a kernel does both: thirteen times as fast on
-sentences, five times on pages, and the same bits on all machines. Separate: a recipe is checked without the model.
+The package loops over the bytes in Python and multiplies with BLAS. Here a kernel does both: four times as fast, and
+the same bits on all machines. Separate: a recipe is checked without the model.
 """
 
 import unicodedata

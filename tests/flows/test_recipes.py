@@ -198,6 +198,12 @@ def placed(step: DocumentStep, home) -> DocumentStep:
     return step.model_copy(update={"lists": lists})
 
 
+def test_languages_of_published_pipelines_are_those_of_lid_176():
+    """FineWeb, DCLM, CCNet and RefinedWeb ask it; C4's threshold was measured with it, and Gopher's names no model."""
+    models = {name: step.model for name in PUBLISHED for step in load(name).steps if step.step == "language"}
+    assert models == dict.fromkeys(("c4", "ccnet", "dclm", "fineweb", "gopher", "refinedweb"), "lid.176")
+
+
 @pytest.mark.parametrize("name", SHIPPED)
 def test_it_loads_by_its_own_name_and_comes_back_from_its_dump(name):
     recipe = load(name)
