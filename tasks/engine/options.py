@@ -34,9 +34,7 @@ class LanguageModelServer:
     clients: int = _setting(1, "number of jobs that send requests; one sends about 170 per second")
     requests_per_minute: float = _setting(0.0, "maximum rate of requests; 0: no limit")
     tokens_per_minute: float = _setting(0.0, "maximum rate of prompt and completion tokens; 0: no limit")
-    batch: int = _setting(
-        0, "requests in a batch of the server's Batch API, at most 50,000; 0: each request is a call of its own"
-    )
+    batch: int = _setting(0, "requests in a batch of the server's Batch API, at most 50,000; 0: single calls")
     timeout_seconds: float = _setting(300.0, "timeout of one attempt to get an answer")
     patience_seconds: float = _setting(900.0, "time to retry one request before the stage fails")
     price_in: float = _setting(0.0, "price of a million prompt tokens")

@@ -207,7 +207,7 @@ def test_the_sample_is_bounded_and_a_reference_is_not_learned_from(tmp_path):
 
 @pytest.mark.extended
 def test_booleans_and_numbers_without_a_threshold(tmp_path, embedder):
-    fine = [{**row, "fine": None if row["grade"] is None else row["grade"] >= 3} for row in ROWS]
+    fine = [{**row, "fine": None if row["grade"] is None else row["grade"] >= 3} for row in MANY]
     given = {"column": "fine", "kind": pa.bool_()}
     _, logistic = run(str(tmp_path / "a"), Distill(of="fine", kind="head", model=embedder), fine, **given)
     assert model(logistic)["model"] == "logistic" and model(logistic)["roc_auc"][0] > 0.7

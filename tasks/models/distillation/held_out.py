@@ -194,7 +194,7 @@ def reliability(
         here = bins == number
         own = weights[here]
         mean, label = (float((own * values[here]).sum() / own.sum()) for values in (scores, labels))
-        error += abs(mean - label) * own.sum() / weights.sum()
+        error += abs(mean - label) * (own.sum() / weights.sum())
         row = {"documents": int(here.sum()), "score": mean, "label": label}
         if is_share:
             share = ratio(own * labels[here], own, np.unique(groups[here], return_inverse=True)[1])

@@ -131,6 +131,7 @@ ROWS = (
     _row("annotate", [EDGES]),
     _row("annotate-dropped", [EDGES], ("annotate_sample", "annotate_cut"), of=12, failed="drop", repairs=0),
     _row("annotate-numbers", [COPIES], ("annotate_sample",), of=12, by=["score"]),
+    _row("annotate-bounds", [EDGES], ("annotate_sample",), of=12, by=["characters"], bounds={"characters": [40, 90]}),
     _row(
         "annotate-sample",
         [EDGES, WEB],

@@ -152,6 +152,12 @@ def _distilled() -> list[Row]:
             covers,
         ),
         row(
+            "distill-weight",
+            [WEB, BOOKS],
+            [LENGTH, {**learned, "positive": 120, "weight": "ccnet_characters", "fasttext": fast}],
+            covers,
+        ),
+        row(
             "distill-head",
             [some],
             [LENGTH, {**learned, "kind": "head", "model": EMBEDDER["model"], "positive": 30, "penalty": 1.0}],
