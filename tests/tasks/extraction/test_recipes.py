@@ -11,7 +11,7 @@ import re
 import pytest
 
 from gristmill.tasks.extraction.classifier import main_text
-from gristmill.tasks.extraction.page_data import Recipe, declared_recipes
+from gristmill.tasks.extraction.rendering.recipes import Recipe, declared_recipes
 
 STORY = (
     "My grandmother baked this bread every Saturday, and the whole street knew when it came out of her oven.",
