@@ -100,15 +100,18 @@ def recipe_blocks(source: Source, together: Units, kept: np.ndarray) -> np.ndarr
     if _MARK not in source.data:
         return found
     recipes = declared_recipes(source.data.decode("utf-8", "replace"))
-    lines = _lines(source, together) if recipes else []
-    chosen = "".join(line.text for line in lines if any(kept[k] for k in line.blocks))
+    blocks, text = source.page.blocks, source.page.text
+    shown = [text[begin:end].tobytes() for begin, end in zip(blocks.begin[kept], blocks.end[kept], strict=True)]
+    chosen = _letters(source.text_of(b" ".join(shown))) if recipes else ""
+    lines: list[_Line] = []
     for recipe in recipes:
         for part in recipe:
-            texts = [text for text in map(_letters, part) if len(text) >= _MIN_LENGTH]
-            missing, size = sum(len(text) for text in texts if text not in chosen), sum(map(len, texts))
-            if size < _MIN_PART or missing <= _FEW * size or len(lines) * len(texts) > _MAX_PAIRS:
+            texts = [letters for letters in map(_letters, part) if len(letters) >= _MIN_LENGTH]
+            missing, size = sum(len(each) for each in texts if each not in chosen), sum(map(len, texts))
+            if size < _MIN_PART or missing <= _FEW * size:
                 continue
-            if place := _place(lines, texts, kept):
+            lines = lines or _lines(source, together)
+            if len(lines) * len(texts) <= _MAX_PAIRS and (place := _place(lines, texts, kept)):
                 _mark(source, lines, place, found)
     return found
 
