@@ -31,8 +31,8 @@ _FEW = 0.1
 _ALIKE = 0.9
 _BINS = 64
 _NO_LETTERS = re.compile(r"[\W_]+")
-# Lines of the page times lines of a part: a page with more is an index, or made to be slow.
-_MAX_PAIRS = 1_000_000
+# Blocks of the page times letters of a part: a page with more is an index, or made to be slow.
+_MAX_WORK = 50_000_000
 
 
 class Recipe(NamedTuple):
@@ -107,11 +107,13 @@ def recipe_blocks(source: Source, together: Units, kept: np.ndarray) -> np.ndarr
     for recipe in recipes:
         for part in recipe:
             texts = [letters for letters in map(_letters, part) if len(letters) >= _MIN_LENGTH]
-            missing, size = sum(len(each) for each in texts if each not in chosen), sum(map(len, texts))
-            if size < _MIN_PART or missing <= _FEW * size:
+            size = sum(map(len, texts))
+            if size < _MIN_PART or len(kept) * size > _MAX_WORK:
+                continue
+            if sum(len(each) for each in texts if each not in chosen) <= _FEW * size:
                 continue
             lines = lines or _lines(source, together)
-            if len(lines) * len(texts) <= _MAX_PAIRS and (place := _place(lines, texts, kept)):
+            if place := _place(lines, texts, kept):
                 _mark(source, lines, place, found)
     return found
 
