@@ -9,10 +9,10 @@ import html
 import re
 from collections.abc import Iterator
 from itertools import chain, islice
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
-from gristmill.tasks.extraction.literals import literal
 from gristmill.tasks.extraction.prose import is_prose, joined, text_of, weight
+from gristmill.tasks.extraction.scripts import JSON, LD, MAX_DEPTH, Texts, read_value, scripts
 from gristmill.tasks.extraction.shells import shell
 
 # A text below this weight is some forty words: a menu, a footer, a note about cookies.
@@ -55,14 +55,7 @@ def _has_marks(page: str) -> bool:
 
 # ---- scripts and attributes
 
-_SCRIPT = re.compile(r"<script\b((?:[^>\"']|\"[^\"]{0,4000}\"|'[^']{0,4000}'){0,400})>", re.IGNORECASE)
-_SCRIPT_END = re.compile(r"</script", re.IGNORECASE)
-_TYPE = re.compile(r"\btype\s*=\s*[\"']?\s*([\w/+.-]+)", re.IGNORECASE)
-_LD, _JSON = "application/ld+json", "application/json"
 _ID = re.compile(r"\bid\s*=\s*[\"']?__NUXT_DATA__\b")
-# Pages have every repetition limited, as in `page`: broken markup must cost no more than its length.
-_OPENING_FENCE = re.compile(r"\s*(?://\s*)?(?:<!\[CDATA\[|<!--)")
-_CLOSING_FENCES = ("]]>", "-->")
 # Patterns begin with a literal, for which Python's `re` has a fast search; what precedes it is looked at behind it.
 _ASSIGNED = re.compile(
     r"__(?<!\w__)(?:[A-Z0-9_]{0,40}(?:STATE|DATA|NUXT|PROPS|CONTEXT|CACHE)[A-Z0-9_]{0,40}|remixContext|staticRouterHydrationData)"
@@ -77,56 +70,18 @@ _DEVALUE_TAGS = frozenset({"Reactive", "ShallowReactive", "Ref", "ShallowRef", "
 _MAX_STATES = 100  # of a script and of a page; a page has few
 
 
-class _Script(NamedTuple):
-    """A script of a page, which is long: its text is from `begin` to `end`."""
-
-    attributes: str
-    type: str
-    page: str
-    begin: int
-    end: int
-
-    @property
-    def text(self) -> str:
-        """Its text without the fences that hide it from browsers that know no scripts."""
-        text = self.page[self.begin : self.end]
-        if fence := _OPENING_FENCE.match(text):
-            text = text[fence.end() :]
-        if not (end := text.rstrip()).endswith(_CLOSING_FENCES):
-            return text
-        before = end[:-3].rstrip()
-        return before[:-2] if before.endswith("//") else end[:-3]
-
-
-def _scripts(page: str) -> Iterator[_Script]:
-    position = 0
-    while begin := _SCRIPT.search(page, position):
-        end = _SCRIPT_END.search(page, begin.end())
-        position = end.start() if end else len(page)
-        type_of = _TYPE.search(begin[1])
-        yield _Script(begin[1], type_of[1].lower() if type_of else "", page, begin.end(), position)
-
-
-def _read(text: str, position: int = 0) -> Any:
-    """The value at a position of a script, None where it is none: broken data are as common as broken HTML."""
-    try:
-        return literal(text, position)
-    except (ValueError, RecursionError):
-        return None
-
-
 def _states(page: str) -> Iterator[Any]:
     flight: list[str] = []
-    for script in _scripts(page):
-        if script.type == _JSON:
-            value = _read(script.text)
+    for script in scripts(page):
+        if script.type == JSON:
+            value = read_value(script.text)
             yield _revived(value) if _ID.search(script.attributes) and isinstance(value, list) else value
         elif script.type in ("", "module", "text/javascript", "application/javascript"):
             text = script.text
             for assigned in islice(_ASSIGNED.finditer(text), _MAX_STATES):
-                yield _read(text, assigned.end())
+                yield read_value(text, assigned.end())
             for pushed in islice(_FLIGHT.finditer(text), _MAX_STATES):
-                match _read(text, pushed.end()):
+                match read_value(text, pushed.end()):
                     case [1, str(part), *_]:
                         flight.append(part)
     if flight:
@@ -134,7 +89,7 @@ def _states(page: str) -> Iterator[Any]:
     if "data-page" not in page and "props" not in page:
         return
     for attribute in islice(_ATTRIBUTE.finditer(page), _MAX_STATES):
-        yield _read(html.unescape(attribute[1] or attribute[2]))
+        yield read_value(html.unescape(attribute[1] or attribute[2]))
 
 
 def _for_readers_without_scripts(page: str) -> Iterator[str]:
@@ -182,7 +137,7 @@ def _flight_rows(stream: str) -> list[Any]:
         else:
             end = data.find(b"\n", row.end())
             end = len(data) if end < 0 else end
-            rows.append(_read(data[row.end() : end].decode("utf-8", "replace")))
+            rows.append(read_value(data[row.end() : end].decode("utf-8", "replace")))
             position = end + 1
     return rows
 
@@ -191,33 +146,17 @@ def _flight_rows(stream: str) -> list[Any]:
 
 # Properties of schema.org that hold the text of a thing, wherever it is in the graph.
 _BODIES = frozenset({"articleBody", "text", "recipeIngredient", "recipeInstructions", "transcript"})
-_MAX_DEPTH = 60
-_MAX_VISITS, _MAX_TEXTS = 200_000, 20_000
-
-
-_Text = TypeVar("_Text")
-
-
-class _Texts(list[_Text]):
-    """Texts of a value, as they are met. `visits`: of values, which may hold one another many times over."""
-
-    visits = 0
-
-    def is_full(self, depth: int) -> bool:
-        """Whether no more is read; counts a visit."""
-        self.visits += 1
-        return depth > _MAX_DEPTH or self.visits > _MAX_VISITS or len(self) > _MAX_TEXTS
 
 
 def _declared(page: str) -> list[str]:
-    texts = _Texts[str]()
-    for script in _scripts(page):
-        if script.type == _LD:
-            _add_declared(_read(script.text), texts, 0)
+    texts = Texts[str]()
+    for script in scripts(page):
+        if script.type == LD:
+            _add_declared(read_value(script.text), texts, 0)
     return texts
 
 
-def _add_declared(value: Any, texts: _Texts[str], depth: int) -> None:
+def _add_declared(value: Any, texts: Texts[str], depth: int) -> None:
     if texts.is_full(depth):
         return
     if isinstance(value, list):
@@ -233,51 +172,6 @@ def _add_declared(value: Any, texts: _Texts[str], depth: int) -> None:
                 ]
             if not isinstance(each, str):
                 _add_declared(each, texts, depth + 1)
-
-
-class Recipe(NamedTuple):
-    """The texts of a recipe: each part is a list of lines or paragraphs, empty if it is not declared."""
-
-    description: list[str]
-    ingredients: list[str]
-    steps: list[str]
-
-
-_MAX_RECIPES = 5  # of a page; of more, such as those of an index, none is its text
-
-
-def declared_recipes(page: str) -> list[Recipe]:
-    """The recipes with ingredients in the JSON-LD of a page (schema.org, Recipe), in order; none of more than five."""
-    recipes = _Texts[Recipe]()
-    for script in _scripts(page):
-        if script.type == _LD and "recipeIngredient" in script.text:
-            _add_recipes(_read(script.text), recipes, 0)
-    return recipes if len(recipes) <= _MAX_RECIPES else []
-
-
-def _add_recipes(value: Any, recipes: _Texts[Recipe], depth: int) -> None:
-    if recipes.is_full(depth):
-        return
-    if isinstance(value, dict) and value.get("recipeIngredient"):
-        names = ("description", "recipeIngredient", "recipeInstructions")
-        recipes.append(Recipe(*(_lines_of(value.get(name), 0) for name in names)))
-    elif isinstance(value, dict | list):
-        for each in value.values() if isinstance(value, dict) else value:
-            _add_recipes(each, recipes, depth + 1)
-
-
-def _lines_of(value: Any, depth: int) -> list[str]:
-    """The texts of strings, of steps (HowToStep) and of sections with steps (HowToSection)."""
-    match value:
-        case str():
-            return [line for line in text_of(value).split("\n") if line]
-        case list() if depth < _MAX_DEPTH:
-            return [line for each in value for line in _lines_of(each, depth + 1)]
-        case {"itemListElement": items} if depth < _MAX_DEPTH:
-            return _lines_of(items, depth + 1)
-        case {"text": text} | {"name": text}:
-            return _lines_of(text, depth + 1) if isinstance(text, str) else []
-    return []
 
 
 # ---- the state of a framework
@@ -321,7 +215,7 @@ def _heaviest(value: Any) -> list[str]:
     that has three quarters of the prose of an object, or 95% of a list, whose items are paragraphs as often as they
     are pages. An object of which no part has half is a site's, with notes, offers and teasers: empty, too.
     """
-    leaves = _Texts[_Leaf]()
+    leaves = Texts[_Leaf]()
     _add_leaves(value, (), "", leaves)
     depth = 0
     while len(leaves) > 1:
@@ -337,13 +231,13 @@ def _heaviest(value: Any) -> list[str]:
             return []
         if share < (_OF_LIST if isinstance(best, int) else _OF_OBJECT):
             break
-        leaves = _Texts(leaf for leaf in leaves if len(leaf.path) > depth and leaf.path[depth] == best)
+        leaves = Texts(leaf for leaf in leaves if len(leaf.path) > depth and leaf.path[depth] == best)
         depth += 1
     prose = sum(weight(leaf.text) for leaf in leaves if leaf.is_prose)
     return [leaf.text for leaf in leaves] if prose > _PROSE_SHARE * sum(weight(leaf.text) for leaf in leaves) else []
 
 
-def _add_leaves(value: Any, path: tuple[str | int, ...], key: str, leaves: _Texts[_Leaf]) -> None:
+def _add_leaves(value: Any, path: tuple[str | int, ...], key: str, leaves: Texts[_Leaf]) -> None:
     if leaves.is_full(len(path)):
         return
     if isinstance(value, str):
@@ -364,10 +258,10 @@ def _add_leaves(value: Any, path: tuple[str | int, ...], key: str, leaves: _Text
                     _add_leaves(each, (*path, place), key, leaves)
 
 
-def _add_text(value: str, path: tuple[str | int, ...], key: str, leaves: _Texts[_Leaf]) -> None:
+def _add_text(value: str, path: tuple[str | int, ...], key: str, leaves: Texts[_Leaf]) -> None:
     if len(value) < 3 or value[0] == "$" or value.startswith(("http:", "https:", "data:", "/")):
         return
-    if value[0] in "{[" and len(value) > 50 and (nested := _read(value)) is not None:
+    if value[0] in "{[" and len(value) > 50 and (nested := read_value(value)) is not None:
         _add_leaves(nested, (*path, "json"), key, leaves)
         return
     is_named = bool(_OF_TEXT.search(key))
@@ -379,7 +273,7 @@ def _add_text(value: str, path: tuple[str | int, ...], key: str, leaves: _Texts[
         leaves.append(_Leaf(path, text, prose))
 
 
-def _add_element(tag: str, properties: dict, path: tuple[str | int, ...], leaves: _Texts[_Leaf]) -> None:
+def _add_element(tag: str, properties: dict, path: tuple[str | int, ...], leaves: Texts[_Leaf]) -> None:
     """The texts of an element of React; those of a component are its children."""
     if tag in _NOT_TEXT:
         return
@@ -399,7 +293,7 @@ def _inline(children: Any, depth: int) -> str:
             return "" if children.startswith("$") and depth == 0 else children
         case ["$", str(tag), _, dict(properties), *_]:
             return "" if tag in _BLOCKS and depth == 0 else _inline(properties.get("children"), depth + 1)
-        case list() if depth < _MAX_DEPTH and (depth or any(isinstance(each, str) for each in children)):
+        case list() if depth < MAX_DEPTH and (depth or any(isinstance(each, str) for each in children)):
             return "".join(_inline(each, depth + 1) for each in children)
     return ""
 

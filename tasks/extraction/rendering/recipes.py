@@ -4,14 +4,16 @@ The classifier has seen no recipe in training, and half of the time it drops the
 But most pages with a recipe name its parts in JSON-LD, for search engines (schema.org, Recipe).
 """
 
+import html
+import re
 import unicodedata
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from gristmill.tasks.extraction.page_data import declared_recipes
 from gristmill.tasks.extraction.rendering.source import Source
 from gristmill.tasks.extraction.rendering.whole import Units
+from gristmill.tasks.extraction.scripts import LD, MAX_DEPTH, Texts, read_value, scripts
 from gristmill.tasks.extraction.vocabulary import HEADING
 
 _MARK = b"recipeIngredient"
@@ -28,8 +30,56 @@ _FEW = 0.1
 # From this share of equal characters on, in any order, two lines say the same: "700 g beef", "Beef (700 g)".
 _ALIKE = 0.9
 _BINS = 64
-# Lines of the page times lines of a part: a page with more is an index, or made to be slow.
-_MAX_PAIRS = 1_000_000
+_NO_LETTERS = re.compile(r"[\W_]+")
+# Blocks of the page times letters of a part: a page with more is an index, or made to be slow.
+_MAX_WORK = 50_000_000
+
+
+class Recipe(NamedTuple):
+    """The texts of a recipe: each part is a list of lines or paragraphs, empty if it is not declared."""
+
+    description: list[str]
+    ingredients: list[str]
+    steps: list[str]
+
+
+_MAX_RECIPES = 5  # of a page; of more, such as those of an index, none is its text
+_LINE_ENDS = re.compile(r"\n|</?(?:p|li|ol|ul|br)\b[^<>]{0,400}>", re.IGNORECASE)
+_TAG = re.compile(r"<[^<>]{0,400}>")
+
+
+def declared_recipes(page: str) -> list[Recipe]:
+    """The recipes with ingredients in the JSON-LD of a page (schema.org, Recipe), in order; none of more than five."""
+    recipes = Texts[Recipe]()
+    for script in scripts(page):
+        if script.type == LD and "recipeIngredient" in script.text:
+            _add_recipes(read_value(script.text), recipes, 0)
+    return recipes if len(recipes) <= _MAX_RECIPES else []
+
+
+def _add_recipes(value: Any, recipes: Texts[Recipe], depth: int) -> None:
+    if recipes.is_full(depth):
+        return
+    if isinstance(value, dict) and value.get("recipeIngredient"):
+        names = ("description", "recipeIngredient", "recipeInstructions")
+        recipes.append(Recipe(*(_lines_of(value.get(name), 0) for name in names)))
+    elif isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            _add_recipes(each, recipes, depth + 1)
+
+
+def _lines_of(value: Any, depth: int) -> list[str]:
+    """The texts of strings, of steps (HowToStep) and of sections with steps (HowToSection)."""
+    match value:
+        case str():
+            return [text for line in _LINE_ENDS.split(value) if (text := html.unescape(_TAG.sub(" ", line)).strip())]
+        case list() if depth < MAX_DEPTH:
+            return [line for each in value for line in _lines_of(each, depth + 1)]
+        case {"itemListElement": items} if depth < MAX_DEPTH:
+            return _lines_of(items, depth + 1)
+        case {"text": text} | {"name": text}:
+            return _lines_of(text, depth + 1) if isinstance(text, str) else []
+    return []
 
 
 class _Line(NamedTuple):
@@ -50,29 +100,33 @@ def recipe_blocks(source: Source, together: Units, kept: np.ndarray) -> np.ndarr
     if _MARK not in source.data:
         return found
     recipes = declared_recipes(source.data.decode("utf-8", "replace"))
-    lines = _lines(source, together) if recipes else []
-    chosen = "".join(line.text for line in lines if kept[line.blocks].any())
+    blocks, text = source.page.blocks, source.page.text
+    shown = [text[begin:end].tobytes() for begin, end in zip(blocks.begin[kept], blocks.end[kept], strict=True)]
+    chosen = _letters(source.text_of(b" ".join(shown))) if recipes else ""
+    lines: list[_Line] = []
     for recipe in recipes:
         for part in recipe:
-            texts = [text for text in map(_letters, part) if len(text) >= _MIN_LENGTH]
-            missing, size = sum(len(text) for text in texts if text not in chosen), sum(map(len, texts))
-            if size < _MIN_PART or missing <= _FEW * size or len(lines) * len(texts) > _MAX_PAIRS:
+            texts = [letters for letters in map(_letters, part) if len(letters) >= _MIN_LENGTH]
+            size = sum(map(len, texts))
+            if size < _MIN_PART or len(kept) * size > _MAX_WORK:
                 continue
+            if sum(len(each) for each in texts if each not in chosen) <= _FEW * size:
+                continue
+            lines = lines or _lines(source, together)
             if place := _place(lines, texts, kept):
                 _mark(source, lines, place, found)
     return found
 
 
 def _lines(source: Source, together: Units) -> list[_Line]:
-    blocks = source.page.blocks
-    text = source.page.text.tobytes()
-    item = together.around.item[blocks.node]
+    blocks, text = source.page.blocks, source.page.text.tobytes()
+    spans = zip(blocks.begin.tolist(), blocks.end.tolist(), strict=True)
+    groups = zip(blocks.row.tolist(), together.around.item[blocks.node].tolist(), strict=True)
     lines: list[_Line] = []
-    last: tuple[int, int] | None = None
-    for k in range(len(blocks.begin)):
-        letters = _letters(source.text_of(text[blocks.begin[k] : blocks.end[k]]))
-        group = int(blocks.row[k]), int(item[k])
-        if lines and group == last and (group[0] > 0 or group[1] > 0):
+    last = (0, 0)
+    for k, ((begin, end), group) in enumerate(zip(spans, groups, strict=True)):
+        letters = _letters(source.text_of(text[begin:end]))
+        if lines and group == last and max(group) > 0:
             lines[-1] = _Line([*lines[-1].blocks, k], lines[-1].text + letters)
         else:
             lines.append(_Line([k], letters))
@@ -82,34 +136,32 @@ def _lines(source: Source, together: Units) -> list[_Line]:
 
 def _letters(text: str) -> str:
     """Letters and digits, in lower case; fractions as their digits."""
-    return "".join(filter(str.isalnum, unicodedata.normalize("NFKC", text).casefold()))
+    return _NO_LETTERS.sub("", text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold())
 
 
 def _counts(texts: list[str]) -> np.ndarray:
-    """How many characters of each text fall into each of 64 bins: int32, shape (texts, 64)."""
-    counts = np.zeros((len(texts), _BINS), np.int32)
-    for row, text in zip(counts, texts, strict=True):
-        np.add.at(row, np.fromiter(map(ord, text), np.int64, len(text)) % _BINS, 1)
-    return counts
+    """How many characters of each text fall into each of 64 bins: int64, shape (texts, 64)."""
+    bins = np.frombuffer("".join(texts).encode("utf-32-le", "replace"), np.uint32) % _BINS
+    rows = np.repeat(np.arange(len(texts)), [len(text) for text in texts])
+    return np.bincount(rows * _BINS + bins, minlength=len(texts) * _BINS).reshape(len(texts), _BINS)
 
 
 def _matches(lines: list[_Line], texts: list[str]) -> list[int]:
     """The lines that are a piece of one of the texts, hold several, or have the characters of one."""
-    whole, longest = "".join(texts), 2 * max(map(len, texts))
+    whole, least, longest = "".join(texts), min(map(len, texts)), 2 * max(map(len, texts))
+    most = len(whole) / _ALIKE
     near = [i for i, line in enumerate(lines) if _MIN_LENGTH <= len(line.text) <= longest]
-    counts, declared = _counts([lines[i].text for i in near]), _counts(texts)
-    sizes = declared.sum(axis=1)
-    matches = []
-    for i, row in zip(near, counts, strict=True):
-        shared = np.minimum(row, declared).sum(axis=1)
-        if lines[i].text in whole or (2 * shared >= _ALIKE * (row.sum() + sizes)).any():
-            matches.append(i)
-    held, least, most = set(matches), min(map(len, texts)), len(whole) / _ALIKE
+    counts = _counts([lines[i].text for i in near])
+    sizes = counts.sum(axis=1)
+    alike = np.zeros(len(near), bool)
+    for declared in _counts(texts):
+        alike |= 2 * np.minimum(counts, declared).sum(axis=1) >= _ALIKE * (sizes + declared.sum())
+    matches = {i for i, same in zip(near, alike.tolist(), strict=True) if same or lines[i].text in whole}
     for i, line in enumerate(lines):
-        if i not in held and least < len(line.text) <= most:
+        if i not in matches and least < len(line.text) <= most:
             inside = sum(len(text) for text in texts if text in line.text)
             if inside >= _ALIKE * len(line.text):
-                matches.append(i)
+                matches.add(i)
     return sorted(matches)
 
 
@@ -124,7 +176,7 @@ def _place(lines: list[_Line], texts: list[str], kept: np.ndarray) -> list[int]:
             places.append([i])
     for place in places:
         shown = sum(map(len, {lines[i].text for i in place}))
-        already = sum(len(lines[i].text) for i in place if kept[lines[i].blocks].any())
+        already = sum(len(lines[i].text) for i in place if any(kept[k] for k in lines[i].blocks))
         if (shown, already) > best[:2]:
             best = shown, already, place
     return best[2] if best[0] >= _MIN_SHOWN * sum(map(len, texts)) else []

@@ -11,7 +11,7 @@ import re
 import pytest
 
 from gristmill.tasks.extraction.classifier import main_text
-from gristmill.tasks.extraction.page_data import Recipe, declared_recipes
+from gristmill.tasks.extraction.rendering.recipes import Recipe, declared_recipes
 
 STORY = (
     "My grandmother baked this bread every Saturday, and the whole street knew when it came out of her oven.",
@@ -118,3 +118,17 @@ def test_recipes_are_read_from_any_depth_and_none_of_an_index():
     assert declared_recipes(script.format(json.dumps([one] * 5))) != []
     assert declared_recipes(script.format(json.dumps([one] * 6))) == []
     assert declared_recipes('<script type="application/ld+json">{"recipeIngredient": [</script>') == []
+
+
+@pytest.mark.parametrize(
+    "data",
+    ['{"recipeIngredient": 5}', '{"recipeIngredient": ["a"', "[" * 5000 + '"recipeIngredient"', '{"@graph": {}}'],
+)
+def test_data_that_are_no_recipe_change_nothing(data):
+    assert main_text(page(f'<script type="application/ld+json">{data}</script>')) == main_text(page(""))
+
+
+@pytest.mark.parametrize("body", ["", "<p>x</p>", f"<p>{'word ' * 5000}</p>"], ids=["empty", "short", "long"])
+def test_a_page_that_does_not_show_its_recipe_stays_as_it_is(body):
+    odd = declared([{"text": 5}, None], ["7 g \ud800 yeast for a loaf of bread"])
+    assert main_text(odd + body) == main_text(body)
