@@ -13,7 +13,7 @@ BOOKS = {book.step: book for book in books("")}
 # What a step needs that has no default, and what stands for one that depends on the language.
 GIVEN = {
     "bad_words": {"lists": {"en": "words.txt"}},
-    "language": {"min_score": 0.65},
+    "language": {"min_score": 0.5},
     "topic": {"model": "topics.bin"},
 }
 
@@ -64,7 +64,7 @@ def test_thresholds_that_the_step_fixes_have_no_key():
     assert {row.rule: row.thresholds for row in BOOKS["pii"].rows}["empty_text"] == (Threshold("low", 1, None),)
     keep, score = BOOKS["language"].rows
     assert keep.thresholds == (Threshold("allowed", ("en",), "keep"),)
-    assert score.thresholds == (Threshold("low", 0.65, "min_score"),)
+    assert score.thresholds == (Threshold("low", 0.5, "min_score"),)
 
 
 def test_the_first_rule_that_fails_is_the_reason():
