@@ -33,7 +33,10 @@ def main(given: Sequence[str] | None = None) -> int:
     from tests.golden.compare import differences
     from tests.golden.rows import ROWS
 
-    rows = tables.chosen(ROWS, {name for name in asked.only.split(",") if name}, asked.slow)
+    try:
+        rows = tables.chosen(ROWS, {name for name in asked.only.split(",") if name}, asked.slow)
+    except ValueError as error:
+        parser.error(str(error))
     with tempfile.TemporaryDirectory(prefix="golden-") as scratch:
         found, failed = run(Path(asked.home or scratch), rows, asked.threads)
     known = tables.read()

@@ -27,8 +27,9 @@ def write(table: Table, path: Path = TABLE) -> None:
 
 
 def chosen(rows: Sequence[Row], names: set[str], slow: bool) -> list[Row]:
-    """The rows that cover one of the names, or have it, or all; without `slow` the quick ones alone."""
+    """The rows that cover one of the names, or have it, or all; without `slow` the quick ones alone. Raises ValueError
+    for a name that no row has or covers."""
+    if unknown := names - {name for row in rows for name in (*row.covers, row.name)}:
+        raise ValueError(f"no row covers or is named {', '.join(sorted(unknown))}")
     found = [row for row in rows if not names or names & {*row.covers, row.name}]
-    if names and not found:
-        found = list(rows)
     return [row for row in found if slow or not row.slow]
