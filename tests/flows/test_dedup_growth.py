@@ -51,7 +51,7 @@ DECIDED = ("candidates", "comparisons", "left_out", "clusters", "dropped", "larg
 @dataclass
 class Sizes:
     """Takes the place of a PhaseRunner. `jobs`: how many each phase has; `bytes`: of the pickled arguments of every
-    997th, and of the last."""
+    997th, and of the last, without those that jobs share (`common`), which workers read from a file."""
 
     folder: str
     jobs: dict[str, int] = field(default_factory=dict)
@@ -64,6 +64,7 @@ class Sizes:
         jobs: Mapping[int, Mapping[str, Any]],
         temporary: bool = False,
         grows: str = "",
+        common: Mapping[str, Any] | None = None,
     ) -> dict[int, dict]:
         assert phase not in self.jobs
         self.jobs[phase] = len(jobs)

@@ -44,9 +44,9 @@ def side_of(target: Any, settings: MachineSettings) -> Side:
 def _side_of_recipe(target: Any, settings: MachineSettings) -> Side:
     report = finished(target, settings)
     given = load(target)
-    read = next(run for run in runs_of(settings.home, given.name) if is_same_but((), run.recipe, report.recipe))
+    runs = (run for run in runs_of(settings.home, given.name) if is_same_but((), run.recipe, report.recipe))
     # a model and its training change no document
-    if not is_same_but_defaults({"limit", "model", "training"}, read, given):
+    if (read := next(runs, None)) and not is_same_but_defaults({"limit", "model", "training"}, read, given):
         raise NotFinishedError(
             f"the recipe {given.name} has changed since its run, so there is nothing of it to compare: run `gristmill "
             f"corpus {argument_of(target)}` with it, or name a stage of its run (`gristmill home status` lists them)"

@@ -278,9 +278,7 @@ def _decide(phases: PhaseRunner, record: Deciding, places: NearDuplicatesPlaces)
         "verdicts": verdicts,
         "takedowns": record.takedowns,
     }
-    passed = common | {"takedowns": Url()}  # those of sources without the step
-    jobs = {shard.shard: (passed if shard.exempt else common) | {"shard": shard} for shard in places.own}
-    phases.map("split", split_shard, jobs)
+    phases.map("split", split_shard, {shard.shard: {"shard": shard} for shard in places.own}, common=common)
     for folder in (gathered.folder, verdicts.folder):
         files.remove(folder)
     summed = ("candidates", "comparisons", "left_out", "clusters", "dropped")

@@ -42,16 +42,8 @@ def annotate(context: RunContext, recipe: Recipe, corpus: Corpus, step: Annotate
     through = () if sample is None else (sample,)
     if not step.decisions():
         return replace(corpus.measuring(annotated), stages=(*corpus.stages, *through, annotated))
-    spec = StageSpec(
-        name=f"{step.step}_cut",
-        version=1,
-        body=_cut,
-        record=RuleDecisions(decisions=((step.step, step.decisions()),), exempt=exempt_of((step,), corpus.sources)),
-        inputs=corpus.inputs(annotated),
-        places=AnnotationCutPlaces(corpus.places, annotated.folder),
-        work=work_of_steps((step,)),
-    )
-    return corpus.then(context.build(spec), *through, annotated).measuring(annotated)
+    cut = annotation_cut(context, corpus, step, annotated)
+    return corpus.then(cut, *through, annotated).measuring(annotated)
 
 
 def annotations(context: RunContext, corpus: Corpus, step: Annotate, sample: StageResult | None) -> StageResult:
@@ -99,6 +91,20 @@ class AnnotationCutPlaces:
 
     corpus: CorpusPlaces
     annotations: str
+
+
+def annotation_cut(context: RunContext, corpus: Corpus, step: Annotate, annotated: StageResult) -> StageResult:
+    """The stage that drops documents without a valid answer. `annotated`: the stage with the columns."""
+    spec = StageSpec(
+        name=f"{step.step}_cut",
+        version=1,
+        body=_cut,
+        record=RuleDecisions(decisions=((step.step, step.decisions()),), exempt=exempt_of((step,), corpus.sources)),
+        inputs=corpus.inputs(annotated),
+        places=AnnotationCutPlaces(corpus.places, annotated.folder),
+        work=work_of_steps((step,)),
+    )
+    return context.build(spec)
 
 
 def _cut(phases: PhaseRunner, record: RuleDecisions, places: AnnotationCutPlaces) -> dict:

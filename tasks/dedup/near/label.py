@@ -218,7 +218,7 @@ def split_shard(
         "representative": losers["representative"],
     }
     listed_documents = _NAMED.empty_table()
-    if takedowns.takedowns:
+    if takedowns.takedowns and not shard.exempt:
         listed_documents = gather((shard.documents,), shard.selection, ["url"])
     listed_documents = listed_documents.append_column("detail", taken_down(listed_documents, takedowns))
     listed_documents = listed_documents.filter(pc.is_valid(listed_documents["detail"]))

@@ -39,7 +39,7 @@ def home(tmp_path_factory) -> str:
     rows = [{"text": text, "url": FORGED, "id": f"doc{n}\x1b[2J\nforged"} for n, text in enumerate(texts)]
     (folder / "rows\x1b[2J.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     source = {"name": "web", "jsonl": [f"{folder}/*.jsonl"], "url_column": "url", "id_column": "id"}
-    steps = [{"step": "extract"}, {"step": "language", "min_score": 0.9}]
+    steps = [{"step": "extract"}, {"step": "where", "keep": "characters > 500"}]
     given = {"name": "hostile", "sources": [source], "steps": steps, "mixture": {"weights": {"web": 1}}}
     (folder / "home").mkdir()
     (folder / "home" / "recipe.yaml").write_text(json.dumps(given))
