@@ -86,7 +86,7 @@ def replayed(home: Path, asked: list[str], settings: AnnotationSettings = SETTIN
 def stored(home: Path) -> dict[str, dict]:
     """All answers of a home by their digest, read without the product."""
     found = {}
-    for path in (home / FOLDER).rglob("*.json"):
+    for path in (home / FOLDER).glob("[0-9a-f][0-9a-f]/*.json"):
         _, _, body = path.read_bytes().partition(b"\n")
         found[path.stem] = orjson.loads(body)
     return found
