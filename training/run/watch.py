@@ -31,7 +31,7 @@ LOOK_SECONDS = 1.0
 # Of a look that comes late, so that seconds in which this process did not run do not count.
 MAX_LOOK_SECONDS = 5.0
 SLOWER = 4  # times the longest step so far: what a step may take if that is more than `hang_seconds`
-ANSWER_SECONDS = 5.0  # for stacks and collectives
+ANSWER_SECONDS = 5.0  # for collectives, and then for stacks
 GONE = ("", psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)  # a process that has ended
 
 
@@ -192,11 +192,17 @@ class Watch:
     def _found(self, agent_stopped: bool, missing: int) -> Hang:
         states = {number: _status(rank.process) for number, rank in self.ranks.items()}
         asked = [number for number, state in states.items() if state not in (*GONE, psutil.STATUS_STOPPED)]
+        # Before there is an `.ask`, a signal would end the rank.
+        asked = [number for number in asked if self._path(number, ".ask").exists()]
         for number in asked:
-            self._ask(number)
-        end = time.monotonic() + ANSWER_SECONDS
-        while time.monotonic() < end and not all(map(self._has_answered, asked)):
-            time.sleep(0.05)
+            self._ask_collectives(number)
+        self._wait(asked, ".flight")
+        # Only then the stacks: faulthandler can crash a process whose other threads run meanwhile, as the one that
+        # answers with the collectives did in 5 of 65 trials.
+        for number in asked:
+            with suppress(ProcessLookupError):
+                os.kill(self.ranks[number].beat.process, signal.SIGUSR1)
+        self._wait(asked, ".stacks")
         ranks = tuple(
             RankState(
                 number,
@@ -225,18 +231,16 @@ class Watch:
         path = self._path(number, suffix)
         return path.read_text(errors="replace") if path.exists() else ""
 
-    def _ask(self, number: int) -> None:
-        """Ask a rank for its stacks and collectives. Before there is an `.ask`, a signal would end the rank."""
-        ask = self._path(number, ".ask")
-        if not ask.exists():
-            return
+    def _ask_collectives(self, number: int) -> None:
+        self._path(number, ".flight").unlink(missing_ok=True)
         with suppress(OSError):  # nobody reads: it has ended
-            os.close(os.open(ask, os.O_WRONLY | os.O_NONBLOCK))
-        with suppress(ProcessLookupError):
-            os.kill(self.ranks[number].beat.process, signal.SIGUSR1)
+            os.close(os.open(self._path(number, ".ask"), os.O_WRONLY | os.O_NONBLOCK))
 
-    def _has_answered(self, number: int) -> bool:
-        return self._path(number, ".flight").exists() and bool(self._text(number, ".stacks"))
+    def _wait(self, numbers: list[int], suffix: str) -> None:
+        """Wait until ranks have answered with a file, for at most ANSWER_SECONDS."""
+        end = time.monotonic() + ANSWER_SECONDS
+        while time.monotonic() < end and not all(self._text(number, suffix) for number in numbers):
+            time.sleep(0.05)
 
 
 def _process(number: int) -> psutil.Process | None:
