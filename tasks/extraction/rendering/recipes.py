@@ -1,6 +1,6 @@
 """What a page declares to be its recipe: description, ingredients and steps are kept where the page shows them.
 
-The classifier has seen no recipe in training, and half of the time it drops the ingredients, which look like a menu.
+No training page of the classifier declares a recipe, and half of the time it drops ingredients, which look like a menu.
 But most pages with a recipe name its parts in JSON-LD, for search engines (schema.org, Recipe).
 """
 
