@@ -97,19 +97,22 @@ def _tag(settings: MachineSettings, staleness: Staleness) -> tuple[list[str], li
     client = tracking.TrackedExperiment(settings, "").client
     tagged, untagged = [], []
     try:
-        for experiment in client.search_experiments():
+        experiments = [experiment.experiment_id for experiment in client.search_experiments()]
+        runs: dict[str, Mapping[str, str]] = {}  # the tags of ours: a server may have many of other projects
+        for name in (*ID_TAGS, model_run.KEY_TAG, tracking.STAGE_TAG, TAG):
             page: str | None = None
-            while page is None or page:
-                runs = client.search_runs([experiment.experiment_id], max_results=1000, page_token=page)
-                page = runs.token or ""
-                for run in runs:
-                    value = tag_of(_reasons_of(run.data.tags, by_tag))
-                    if value and run.data.tags.get(TAG) != value:
-                        client.set_tag(run.info.run_id, TAG, value)
-                        tagged.append(run.info.run_id)
-                    elif not value and TAG in run.data.tags:
-                        client.delete_tag(run.info.run_id, TAG)
-                        untagged.append(run.info.run_id)
+            while experiments and (page is None or page):
+                some = client.search_runs(experiments, f"tags.`{name}` != ''", max_results=1000, page_token=page)
+                page = some.token or ""
+                runs |= {run.info.run_id: run.data.tags for run in some}
+        for run_id, tags in runs.items():
+            value = tag_of(_reasons_of(tags, by_tag))
+            if value and tags.get(TAG) != value:
+                client.set_tag(run_id, TAG, value)
+                tagged.append(run_id)
+            elif not value and TAG in tags:
+                client.delete_tag(run_id, TAG)
+                untagged.append(run_id)
     except tracking.mlflow.MlflowException as error:
         raise RuntimeError(f"{redact_url(uri)} does not take tags: {error.message}") from error
     return tagged, untagged

@@ -227,7 +227,7 @@ def _pieces_of_shard(source: str, path: Path, index: pa.Table, spans: np.ndarray
 
 
 def _parts(pieces: Iterable[pa.RecordBatch], blocks: Iterable[range]) -> Iterator[pa.Table]:
-    """The pieces of each block of steps, which ascend. Holds those of a block."""
+    """The pieces of each block, a table per block; blocks and pieces are sorted by step. Holds one block."""
     batches, rest = iter(pieces), SCHEMA.empty_table()
     for block in blocks:
         held: list[pa.Table] = []
