@@ -222,9 +222,10 @@ def test_half_of_the_tasks_vanish_again_and_again(runs, place, submit):
 
 
 def test_time_limits_of_driver_and_workers(runs, place, submit):
-    """SLURM counts limits in minutes, and sends the signal up to a minute earlier than it is asked to."""
+    """SLURM counts limits in minutes, and sends the signal up to a minute earlier than it is asked to. So the four
+    workers wait 173 s in all, longer than the driver's first turn can take."""
     options = ("--time=3", "--signal=B:USR1@60")
-    job = submit("limits", *options, pause=0.8, worker={"time": "2", "signal": "B:USR1@30"})
+    job = submit("limits", *options, pause=2.4, worker={"time": "2", "signal": "B:USR1@30"})
     check(job, runs, place)
     events = [event.text for event in job.meeting.events()]
     assert any("restart" in text for text in events), events
