@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import inspect
 import logging
 import os
 import signal
@@ -28,6 +29,7 @@ from prefect.settings import (
     temporary_settings,
 )
 from prefect.states import Cancelled, Crashed, State
+from prefect.utilities.callables import ParameterSchema, parameter_schema
 
 from gristmill.flows.machine import run_log
 from gristmill.flows.machine.databases import MLFLOW_HOLDS, trouble
@@ -81,8 +83,27 @@ class RecordedFlow(Flow):
     are known by a tag. A worker of Prefect's runs the flow without calling it, and sees to signals itself.
     """
 
+    _parameters: ParameterSchema | None = None
+
     def __init__(self, fn: Callable[..., Any], **settings: Any) -> None:
-        super().__init__(cancellable(_tagged(fn)), **settings)
+        body = cancellable(_tagged(fn))
+        signature = inspect.signature(fn)
+        vars(body)["__signature__"] = _without_types(signature)
+        super().__init__(body, **settings)
+        for each in (body, self):  # to which Prefect has copied it
+            vars(each)["__signature__"] = signature
+
+    @property
+    def parameters(self) -> ParameterSchema:
+        """The schema of the parameters, for deployments. It is made when it is first read, because the schema of a
+        recipe takes .2 s of CPU and a run does not need it."""
+        if self._parameters is None:
+            self._parameters = parameter_schema(self.fn)
+        return self._parameters
+
+    @parameters.setter
+    def parameters(self, untyped: ParameterSchema) -> None:
+        """Ignore the schema that Prefect sets for the signature without types."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if FlowRunContext.get() is not None:
@@ -123,6 +144,11 @@ class RecordedFlow(Flow):
             return super().__call__(*args, **kwargs)
         except CancelledRun as error:
             raise KeyboardInterrupt from error  # which is known without Prefect
+
+
+def _without_types(signature: inspect.Signature) -> inspect.Signature:
+    names = [one.replace(annotation=Any) for one in signature.parameters.values()]
+    return signature.replace(parameters=names)
 
 
 def _loaded(parameters: dict[str, Any]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ small: paths and counts, never documents; they are made when there is room for t
 What a job logs comes back to the caller through `messages`, so that a worker's lines reach the flow's log.
 """
 
+import gc
 import logging
 import os
 import queue
@@ -418,6 +419,7 @@ def _plugin(json_lines: bool) -> Any:
             except ImportError:
                 return
             keep_what_is_freed()
+            gc.set_threshold(50_000)  # the imports of the first jobs leave next to no garbage
 
             class ToScheduler(logging.Handler):
                 def emit(self, record: logging.LogRecord) -> None:
