@@ -419,7 +419,7 @@ def _plugin(json_lines: bool) -> Any:
             except ImportError:
                 return
             keep_what_is_freed()
-            gc.set_threshold(50_000)  # the imports of the first jobs leave next to no garbage
+            gc.set_threshold(50_000)  # the imports of the first jobs leave almost no garbage
 
             class ToScheduler(logging.Handler):
                 def emit(self, record: logging.LogRecord) -> None:
