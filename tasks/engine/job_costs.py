@@ -134,11 +134,14 @@ _CLEAR, _STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
 
 @dataclass(frozen=True)
 class JobCost:
-    """`cpu_seconds`: of the worker and of all that it started; `start_seconds`: of these what a process takes once,
-    whatever its jobs hold (see `process_start`); `first`: of its phase in its process; `memory`: bytes that the worker
-    held at the most beyond what it held before, None where the system does not tell; `reads`: files that were opened;
-    `writes`: files that were written, the mark of the job among them; `read_bytes`: bytes that were read, None in
-    records of releases that did not count them."""
+    """The cost of a job.
+
+    cpu_seconds: of the worker and its children. start_seconds: the part that each process takes once, whatever its jobs
+    contain (see `process_start`). first: whether it is the first job of the phase in its process. memory: bytes, the
+    peak of the worker above its size before the job; None if the system does not report it. reads: opened files.
+    writes: written files, including the mark of the job. read_bytes: None in records of releases that did not count
+    them.
+    """
 
     cpu_seconds: float = 0.0
     start_seconds: float = 0.0

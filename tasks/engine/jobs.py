@@ -55,8 +55,8 @@ class Job:
 
 @dataclass(frozen=True)
 class JobResult:
-    """`record`: what the work returned; `files`: what it wrote, by name within the stage's folder; `found`: whether the
-    job had been done before; `cost`: what it took when it was done."""
+    """`record`: the return value of the work. `files`: written files, by name within the stage's folder. `found`:
+    whether the job was done before. `cost`: when it was done."""
 
     record: dict[str, Any]
     files: dict[str, dict[str, Any]]

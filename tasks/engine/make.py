@@ -22,8 +22,8 @@ COST = "cost.json"  # what its jobs took
 
 @dataclass(frozen=True)
 class StageResult:
-    """A finished stage: its folder and its manifest. `code`: the digest of the code that would make it now, "" where
-    that is not known; `spec`: what it was asked for by, where it may have to be made again."""
+    """A finished stage: its folder and its manifest. `code`: the digest of the code that would make it now, "" if
+    unknown. `spec`: its declaration, if it may have to be made again."""
 
     name: str
     key: str
@@ -152,8 +152,8 @@ def restore(
     progress: Callable[[], Any],
     check: Callable[[], None] = lambda: None,
 ) -> StageResult:
-    """The stage, with its files: made again if they were removed. Raises RuntimeError if it holds other values than it
-    did, and otherwise as `find_or_make`."""
+    """Return the stage with its files, which are made again if they were removed. Raises RuntimeError if its new
+    contents differ from the recorded ones, and otherwise as `find_or_make`."""
     if not stage.is_collected:
         return stage
     with files.said_of(stage.folder), progress() as stage_progress:
