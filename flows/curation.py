@@ -1,4 +1,4 @@
-"""From sources to curated documents: a recipe's steps in their order, consecutive document steps in one pass."""
+"""Curation: from sources to curated documents by the steps of a recipe, with adjacent document steps in one pass."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Passed:
-    """Steps that the documents went through: consecutive document steps, or one corpus step, or none.
+    """A part of the curation: adjacent document steps, one corpus step, or no step.
 
-    `arriving`: the documents with the signals on which document steps decide; `left`: those that are kept.
+    `arriving`: the documents, with the signals that document steps decide on. `left`: the kept documents.
     """
 
     steps: tuple
@@ -98,7 +98,7 @@ def curate(
 
 
 def _groups(steps: tuple) -> list[tuple]:
-    """Consecutive document steps together, each corpus step by itself."""
+    """Group adjacent document steps, and each corpus step separately."""
     groups: list[tuple] = []
     for step in steps:
         together = isinstance(step, DocumentStep) and groups and isinstance(groups[-1][-1], DocumentStep)
@@ -109,9 +109,9 @@ def _groups(steps: tuple) -> list[tuple]:
     return groups
 
 
-# What a run of a recipe makes, in order: the only list of it.
+# The only list of the outputs of a run, in order.
 #
-# A flow walks it with a context that makes stages, a reader with one that only looks them up.
+# Flows use it with a context that makes stages, readers with one that only finds them.
 
 
 # The outputs of each flow, in order. A flow needs those of the flows before it.
@@ -123,7 +123,7 @@ OUTPUTS = {
 
 
 class BuiltStage(NamedTuple):
-    """A stage of a run, and the output that it was first built for."""
+    """A stage of a run, and the output for which it was first built."""
 
     output: str
     stage: StageResult
@@ -135,7 +135,7 @@ def processing(stages: Iterable[BuiltStage]) -> list[StageResult]:
 
 
 def lineage(stages: Iterable[BuiltStage]) -> list[StageResult]:
-    """Of the stages of a run those that led to its training data."""
+    """The stages of a run from which its training data was made."""
     return [each.stage for each in stages if each.output in ("corpus", "data")]
 
 
@@ -143,7 +143,7 @@ _Output = TypeVar("_Output")
 
 
 def _output(build: "Callable[[Outputs], _Output]") -> "cached_property[_Output]":
-    """An output that is built when it is first asked for, and whose stages are noted with its name."""
+    """A cached property that builds an output, and records its stages under its name."""
 
     @wraps(build)
     def noted(outputs: "Outputs") -> _Output:
@@ -155,8 +155,8 @@ def _output(build: "Callable[[Outputs], _Output]") -> "cached_property[_Output]"
 
 @dataclass
 class Outputs:
-    """The outputs of a run. The context builds each with its stages when it is first asked for, and all stages that it
-    gives are noted: a stage that a step or a flow asks for needs no list to be in the reports.
+    """The outputs of a run. The context builds each with its stages when it is first read, and records all stages, so
+    that they are in the reports.
 
     `check_losses(outputs, corpus, losses)`: called with what groups lost up to a corpus, and may raise;
     `train(outputs)`: builds the model and returns it with its MLflow run. By default the model is built as any other
@@ -178,7 +178,7 @@ class Outputs:
 
     @contextmanager
     def building(self, output: str) -> Iterator[None]:
-        """Stages are noted for this output in the block."""
+        """Record stages for this output within the block."""
         outer, self._building = self._building, output
         try:
             yield
@@ -187,7 +187,7 @@ class Outputs:
 
     @property
     def stages(self) -> tuple[BuiltStage, ...]:
-        """All stages that were built so far, each once, in the order in which they were first asked for."""
+        """All stages built so far, once each, in order."""
         return tuple(self._stages.values())
 
     def make(self, flow: str = "") -> None:
@@ -222,7 +222,7 @@ class Outputs:
 
     @_output
     def group_losses(self) -> StageResult | None:
-        """What groups of documents lost; None if it is not counted."""
+        """The losses of groups of documents; None if they are not counted."""
         return self._group_losses(self.corpus)
 
     def _group_losses(self, corpus: Corpus) -> StageResult | None:
@@ -247,7 +247,7 @@ class Outputs:
 
     @_output
     def data(self) -> Data:
-        """All that training needs. Raises RecipeError for a recipe without a mixture."""
+        """The training data. Raises RecipeError for a recipe without a mixture."""
         data = training_data(self.context, self.recipe, self.corpus)
         for stage in data.training_stages:
             self.context.restore(stage)
@@ -264,7 +264,7 @@ class Outputs:
 
     @cached_property
     def searched(self) -> SearchedTexts:
-        """The texts that phrases are looked up in: what is trained on, or the corpus of a recipe without a mixture."""
+        """The texts in which phrases are looked up: the training data, or the corpus of a recipe without a mixture."""
         if self.recipe.mixture is None:
             return curated_texts(self.context, self.recipe, self.corpus)
         return trained_texts(self.data)

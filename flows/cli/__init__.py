@@ -31,6 +31,7 @@ __all__ = ["app", "main"]
 
 def main() -> None:
     """Run the command line. An error is printed as one line; the log has the details."""
+    gc.set_threshold(50_000)  # imports leave almost no garbage, and searching for it takes a fifth of a short command
     if trouble := limits.few_addresses(limits.MIN_START):
         sys.exit(f"gristmill: {trouble}")
     try:

@@ -1,1 +1,1 @@
-"""This machine: its settings, databases, the context of a run, and which stages runs had."""
+"""This machine: its settings, databases, the context of a run, and the recorded runs with their stages."""

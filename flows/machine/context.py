@@ -1,4 +1,4 @@
-"""What all stages of one run share: the machine's settings, and how a stage is found or made."""
+"""The context of all stages of a run: the machine's settings, and how stages are found or made."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -14,8 +14,8 @@ from gristmill.tasks.engine.options import JobOptions
 from gristmill.tasks.engine.spec import StageSpec
 from gristmill.tasks.engine.stage_jobs import StageJobs
 
-# Gives a stage for the slot that it is made in: a number from 0 below that of the stages made at once, on which its
-# places may depend, as the GPU that it uses, and its key does not.
+# Declares a stage for the slot that it is made in, a number from 0 to the number of stages made at once minus 1. Its
+# places may depend on the slot, such as the GPU that it uses, but its key does not.
 SlotSpec = Callable[[int], StageSpec]
 
 
@@ -42,7 +42,7 @@ class RunContext:
     is_reader: bool = False
 
     def noting(self, note: Callable[[StageResult], None]) -> "RunContext":
-        """The same context, which also gives `note` each stage that it builds or finds."""
+        """The same context, which also calls `note` with each stage that it builds or finds."""
 
         def build(spec: StageSpec) -> StageResult:
             stage = self.build(spec)
@@ -64,19 +64,19 @@ class RunContext:
     def build_all(
         self, specs: Sequence[SlotSpec], most: Callable[[], int], jobs: StageJobs | None = None
     ) -> list[StageResult]:
-        """The finished stages in their order; their keys differ. `most`: how many at once, asked for if one must be
-        made here; `jobs`: how workers of the cluster make them instead. The first error ends those that are being
-        made."""
+        """Find or make stages with different keys, and return them in their order. `most`: returns how many to make at
+        once, called if one must be made here. `jobs`: how workers of the cluster make them instead. The first error
+        stops the others."""
         if self.at_once is None:
             return [self.build(spec(0)) for spec in specs]
         return self.at_once(specs, most, jobs)
 
     def find(self, spec: StageSpec) -> StageResult | None:
-        """The stage, if it is finished. Makes nothing."""
+        """Return the stage if it is finished. Makes nothing."""
         return find(self.settings.home, spec) if self.look_up is None else self.look_up(spec)
 
     def build_output(self, spec: StageSpec) -> StageResult | None:
-        """A stage that no other stage reads; None for a reader if it is not finished."""
+        """Build a stage that no other stage reads. None for a reader if it is not finished."""
         return self.find(spec) if self.is_reader else self.build(spec)
 
     def placed(self, settings: Settings) -> Any:
@@ -90,8 +90,8 @@ def job_options(settings: MachineSettings) -> JobOptions:
 
 
 def check_executor(settings: MachineSettings) -> None:
-    """Raise ValueError for settings with which this machine's executor cannot start, MissingExtraError for a missing
-    package. Starts nothing."""
+    """Raise ValueError for settings with which the executor cannot start, MissingExtraError for a missing package.
+    Starts nothing."""
     executors.check(
         settings.executor,
         settings.workers,

@@ -1,4 +1,4 @@
-"""Databases of the home: each is made by one process, aside, and appears under its name when it is whole."""
+"""Databases of the home. One process creates each under a temporary name, and renames it when it is complete."""
 
 import contextlib
 import errno
@@ -28,8 +28,8 @@ else:
 
 
 def private_folder(path: str | Path) -> Path:
-    """Make a folder for recorded runs that only its user may enter, whatever the umask. Raises RuntimeError, with the
-    setting to use, for one of another account."""
+    """Create a folder for records that only its user may enter, whatever the umask. Raises RuntimeError, with the
+    setting to use, if it belongs to another account."""
     folder = Path(path)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -40,7 +40,7 @@ def private_folder(path: str | Path) -> Path:
 
 
 def check_own(folder: Path) -> None:
-    """Raise RuntimeError, with the setting to use, for a folder of recorded runs that this account may not enter."""
+    """Raise RuntimeError, with the setting to use, if this account may not enter the folder of records."""
     if folder.exists() and not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         raise _foreign(folder)
 
@@ -60,8 +60,8 @@ _SHARED = (
 
 
 def unshared(error: BaseException, home: str) -> str:
-    """What to do about an error for a file of a local home that another account does not share, in a sentence; "" for
-    any other error."""
+    """The fix, in a sentence, for an error about a file of a local home that another account does not share; "" for any
+    other error."""
     path = getattr(error, "filename", None)
     if not isinstance(error, PermissionError) or not isinstance(path, str) or "://" in home:
         return ""
@@ -88,7 +88,7 @@ def _owner(path: Path) -> int | None:
 
 
 class DamagedDatabaseError(RuntimeError):
-    """A database cannot be read or brought to the schema of this release; the message has the remedy."""
+    """A database cannot be read or migrated to this release. The message has the fix."""
 
 
 def ensure_database(
@@ -99,13 +99,13 @@ def ensure_database(
     holds: str,
     template: Path | None = None,
 ) -> None:
-    """Make a SQLite database if there is none: `make` fills an empty file, which is then renamed to `path`.
+    """Create a SQLite database if it does not exist: `make` fills an empty file, which is then renamed to `path`.
 
-    A process that dies in between leaves a file that the next one begins anew. Others wait for the one that makes it.
-    `template`: a file that keeps a new, empty database of a release, of which the next home gets a copy.
-    Only the user may read and write the database, and what SQLite keeps beside it. `made_by` names the release that its
-    schema is of: with another one than last time the database is copied to `<name>.backup`, then `upgrade` is called.
-    `holds` says what is lost without it. Raises DamagedDatabaseError for one that is damaged, or cannot be upgraded.
+    A process that dies meanwhile leaves a file that the next one overwrites. Other processes wait for the one that
+    creates it. template: stores a new, empty database of a release, which is copied for the next home. Only the user
+    may read and write the database and SQLite's files beside it. made_by: the release of its schema. If it differs from
+    the last one, the database is copied to `<name>.backup`, and `upgrade` is called. holds: what is lost without the
+    database, for messages. Raises DamagedDatabaseError if it is damaged or cannot be upgraded.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     release = int(hashlib.sha256(made_by.encode()).hexdigest()[:7], 16)
@@ -139,14 +139,14 @@ def ensure_database(
 
 
 def template_of(package: str) -> Path:
-    """Where the user's cache folder keeps an empty database of a package. Prefect's migrations take 8 s of CPU time,
-    MLflow's 2 s."""
+    """The file in the user's cache folder with an empty database of a package. Prefect's migrations take 8 s of CPU
+    time, MLflow's 2 s."""
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return caches / "gristmill" / f"{package}.db"
 
 
 def _copied(template: Path, new: Path, release: int) -> bool:
-    """Whether `new` is now a whole empty database of this release, copied from the cache."""
+    """Copy an empty database of this release from the cache. Returns whether `new` is one now."""
     try:
         if template.stat().st_uid != os.getuid():
             return False
@@ -161,7 +161,7 @@ def _copied(template: Path, new: Path, release: int) -> bool:
 
 
 def _keep(new: Path, template: Path) -> None:
-    """Copy an empty database to the cache, if that can be written."""
+    """Copy an empty database to the cache, if the cache is writable."""
     aside = template.with_name(f"{template.name}.{os.getpid()}")
     with contextlib.suppress(OSError):
         template.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -173,9 +173,9 @@ def _keep(new: Path, template: Path) -> None:
 
 
 def damage(path: Path) -> str:
-    """What is wrong with a SQLite database, as its own check finds it; empty if nothing is.
+    """The result of SQLite's integrity check; empty if the database is sound.
 
-    One of 100 MB is read in less than a second. Of a larger one the schema is read alone.
+    The check reads 100 MB in less than a second. Of a larger database only the schema is read.
     """
     check = "PRAGMA quick_check(1)" if path.stat().st_size < _CHECKED else "PRAGMA schema_version"
     try:
@@ -192,7 +192,7 @@ def damage(path: Path) -> str:
 
 
 def trouble(path: Path, holds: str) -> str:
-    """Why a database cannot be worked with, and what to do, in one sentence; empty if nothing is found."""
+    """Why a database cannot be used, and the fix, in one sentence; empty if no reason is found."""
     if path.exists() and (why := damage(path)):
         return _remedy(path, why, holds)
     try:
@@ -222,7 +222,7 @@ _ROOM = 1 << 20  # bytes that a database grows by at the least, in the course of
 
 
 def _back_up(path: Path, backup: Path) -> None:
-    """A whole copy, also of what others write meanwhile, under its name when it is complete."""
+    """Write a consistent copy, including concurrent writes, and rename it when it is complete."""
     new = backup.with_name(f"{backup.name}.new")
     new.unlink(missing_ok=True)
     os.close(_private(str(new), os.O_CREAT | os.O_EXCL | os.O_WRONLY))
@@ -251,7 +251,7 @@ MLFLOW_HOLDS = (
 
 
 def ensure_mlflow(path: Path) -> None:
-    """Make MLflow's database at `path` if there is none; bring that of another release to the schema of this one."""
+    """Create MLflow's database at `path` if it does not exist, or migrate that of another release."""
 
     def make(new: Path) -> None:
         # a hundred small transactions: the file is made durable once, when it is whole
@@ -271,7 +271,7 @@ def ensure_mlflow(path: Path) -> None:
 
 
 def _settle(path: Path) -> None:
-    """All of the database in one file, on the disk."""
+    """Write the database into one file, durably."""
     with closing(sqlite3.connect(path)) as database:
         busy, *_ = database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         (whole,) = database.execute("PRAGMA integrity_check").fetchone()

@@ -1,5 +1,5 @@
-"""The one line that a command ends with when it fails, and the file that has the traceback. Separate: it is imported
-by a command that fails."""
+"""The last line of a command that fails, and the file with the traceback. Separate: only a command that fails imports
+it."""
 
 import errno
 import os
@@ -14,13 +14,13 @@ from gristmill.tasks.engine import extras
 from gristmill.tasks.engine.own_code import OwnCodeError
 
 _EXPECTED = (OSError, ValueError, LookupError, RuntimeError)
-# Errors that memory has no part in.
+# Errors that are not caused by a lack of memory.
 _OF_VALUES = (FileNotFoundError, FileExistsError, PermissionError, ValueError, LookupError, OwnCodeError)
 
 
 def sentence(error: Exception) -> str:
-    """What a command says of an error. The traceback of an error in a user's code, or of one that Gristmill does not
-    expect, is appended to `errors.log` in the local folder, or to a new file where that cannot be written."""
+    """The message of a command for an error. The traceback of an error in a user's code, or of an unexpected error, is
+    appended to `errors.log` in the local folder, or to a new file if that is not writable."""
     if not isinstance(error, _OF_VALUES) and (trouble := limits.few_addresses()):
         return trouble
     if isinstance(error, MemoryError):
@@ -50,7 +50,7 @@ _REMEDIES = {
 
 
 def _noted(trace: str) -> str:
-    """The file that a traceback was written to."""
+    """Write the traceback, and return the path of the file."""
     text = f"{time.strftime('%Y-%m-%d %H:%M:%S')}\n{trace}\n"
     path = Path(MachineSettings().local_folder, "errors.log")
     try:

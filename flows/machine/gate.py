@@ -1,12 +1,12 @@
-"""Decides who may read a local web server: browsers and clients that have its login, and nothing that a web page sends.
+"""Access control of local web servers: only browsers and clients with the login, and no requests from other web pages.
 
-Every account of a machine can connect to loopback, and every page that a browser shows can send requests there. So the
-address has a secret, the token of a session. Requests are refused that name another host (a foreign name can be made to
-resolve to 127.0.0.1) or that a page of another origin sent.
+Every account of a machine can connect to loopback, and every page in a browser can send requests there. So the address
+contains a secret, the token of a session. Requests with another host are refused (a foreign name can be made to resolve
+to 127.0.0.1), and so are requests from pages of another origin.
 
-Browsers send a cookie of 127.0.0.1 to every port of it, and so to servers of other accounts. Therefore the session's
-cookie belongs to a name below `localhost` that only the link has; browsers resolve all such names to loopback by
-themselves (RFC 6761, 6.3). At 127.0.0.1 a browser asks for user and password, which it keeps for that port alone.
+Browsers send a cookie of 127.0.0.1 to every port, and so to servers of other accounts. Therefore the session's cookie
+belongs to a name below `localhost` that only the link has. Browsers resolve all such names to loopback (RFC 6761, 6.3).
+At 127.0.0.1 a browser asks for user and password, which it keeps only for that port.
 """
 
 import base64
@@ -32,7 +32,8 @@ _OWN_HEADERS = HEADERS | {
     "Content-Security-Policy": "default-src 'none'; base-uri 'none'; frame-ancestors 'none'",
     "Cache-Control": "no-store",
 }
-# Pages of others make styles and workers as they run, and may show files in frames; nothing is asked of other machines.
+# Third-party pages create styles and workers at run time, and may show files in frames. Nothing is loaded from other
+# machines.
 _POLICY = (
     "default-src 'self' 'unsafe-inline' 'unsafe-eval' blob: data:; object-src 'none'; base-uri 'self'; "
     "form-action 'self'; frame-ancestors 'self'"
@@ -51,17 +52,17 @@ it contains the login.</p>
 
 
 class Gate:
-    """An ASGI app that passes on requests of its own pages and clients, and answers all others itself.
+    """An ASGI app that passes on requests from its own pages and clients, and refuses all others.
 
-    `login`: user and password as `gristmill:TOKEN`; the token has only characters of `secrets.token_urlsafe`. A browser
-    logs in by an address with the query `token=TOKEN`, see `link`, and has a session cookie from then on; clients send
-    the login as HTTP's Basic authentication. The app must listen on 127.0.0.1, and its server must fill in the port
-    (`server` of the scope). The app sees neither login nor cookie, nor an origin, which is its own.
+    `login`: `gristmill:TOKEN`, where the token has only characters of `secrets.token_urlsafe`. A browser logs in with
+    an address that has the query `token=TOKEN` (see `link`) and gets a session cookie. Clients send the login as HTTP
+    Basic authentication. The app must listen on 127.0.0.1, and its server must set the port (`server` of the scope).
+    The wrapped app receives neither login, cookie nor origin.
 
-    Raises ValueError for a login without token.
+    Raises ValueError for a login without a token.
 
-    Its own answers: 403 to a request of another host or origin, 401 to one without login; a websocket is closed before
-    it is accepted. It removes those headers of the app's answers that let other origins read them.
+    It answers 403 to requests with another host or origin, and 401 to requests without the login. A websocket is closed
+    before it is accepted. It removes headers from answers that would let other origins read them.
     """
 
     def __init__(self, app: ASGIApp, login: str) -> None:
@@ -83,7 +84,7 @@ class Gate:
         await answer(scope, receive, send)
 
     def _answer(self, scope: Scope) -> Response | None:
-        """The gate's own answer to a request; None where the app may answer."""
+        """The gate's answer to a request; None if the app may answer."""
         headers, method = Headers(scope=scope), scope.get("method", "GET")  # websockets begin with a GET
         port = (scope.get("server") or ("", None))[1]
         if port is None or not is_local_request(method, headers, (f"{self.host}:{port}", *local_hosts(port))):
@@ -100,7 +101,7 @@ class Gate:
         return None
 
     def _logged_in(self, scope: Scope, headers: Headers) -> Response | None:
-        """The redirection to the address without its token, with the cookie; None if it has no token or a wrong one."""
+        """The redirect to the address without the token, with the cookie; None without a token or for a wrong one."""
         parts = scope["query_string"].decode("latin-1").split("&")
         if not any(_equal(part.removeprefix(_TOKEN), self.token) for part in parts if part.startswith(_TOKEN)):
             return None
@@ -129,22 +130,22 @@ class Gate:
 
 
 def link(address: str, login: str) -> str:
-    """The address of a page behind a gate, `http://127.0.0.1:PORT...`, with its login, for a browser; a fragment
-    (`#...`) stays the last part."""
+    """The address of a page, `http://127.0.0.1:PORT...`, with the login for a browser. A fragment (`#...`) stays
+    last."""
     page, mark, fragment = address.replace(LOOPBACK, _host(login), 1).partition("#")
     page += "/" if page.count("/") == 2 else ""
     return f"{page}{'&' if '?' in page else '?'}{_TOKEN}{login.partition(':')[2]}{mark}{fragment}"
 
 
 def local_hosts(port: int) -> tuple[str, str]:
-    """What a browser may send as the Host of a server on a port of loopback."""
+    """The Host headers that a browser may send to a server on a loopback port."""
     return f"{LOOPBACK}:{port}", f"localhost:{port}"
 
 
 def is_local_request(method: str, headers: Headers, allowed: Collection[str]) -> bool:
-    """Whether a request names one of the hosts, each with its port, and no page of another origin sent it.
+    """Whether a request names one of the hosts, each with its port, and was not sent by a page of another origin.
 
-    A person may follow a link of another page: that page is given nothing of the answer.
+    A person may follow a link on another page, because that page cannot read the answer.
     """
     hosts, origins, sites = (headers.getlist(name) for name in ("Host", "Origin", "Sec-Fetch-Site"))
     if len(hosts) != 1 or hosts[0] not in allowed:
@@ -158,12 +159,12 @@ def is_local_request(method: str, headers: Headers, allowed: Collection[str]) ->
 
 
 def _host(login: str) -> str:
-    """The name below `localhost` that the pages of a session have."""
+    """The name below `localhost` of a session's pages."""
     return f"{USER}-{hashlib.sha256(login.encode()).hexdigest()[:_HOST_CHARACTERS]}.localhost"
 
 
 def _path(scope: Scope) -> str:
-    """The path as it was sent, nothing decoded."""
+    """The path as it was sent, not decoded."""
     return scope["raw_path"].decode("latin-1")
 
 
@@ -188,7 +189,7 @@ def _without_login(scope: Scope) -> Scope:
 
 
 def _closed_to_others(send: Send) -> Send:
-    """`send`, but answers have no header that lets another origin read them, and have those of this module."""
+    """`send` without headers that let other origins read answers, and with the headers of this module."""
     own = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
     replaced = {name for name, _ in own}
 

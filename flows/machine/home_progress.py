@@ -1,4 +1,4 @@
-"""How far unfinished runs are, by what is in their home: stages, jobs, rates, and the workers of runs on SLURM."""
+"""Progress of unfinished runs, read from their home: stages, jobs, rates, and the workers of runs on SLURM."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -14,8 +14,8 @@ EVENTS = 8  # that are shown
 
 @dataclass(frozen=True)
 class StageProgress:
-    """A stage of a run. `state`: `in progress` if a process makes it, `stopped` if it was begun and no process of this
-    host makes it; `maker`: who makes it."""
+    """A stage of a run. `state`: `in progress` if a process is making it, `stopped` if it was begun and no process of
+    this host is making it. `maker`: the process."""
 
     stage: str
     state: Literal["finished", "in progress", "stopped"]
@@ -28,13 +28,14 @@ class StageProgress:
 
     @property
     def jobs(self) -> str:
-        """`12 / 40 documents`, the jobs that are done of a phase."""
+        """`12 / 40 documents`: finished jobs of a phase."""
         each = self.progress
         return f"{each.done:,} / {each.jobs:,} {each.phase}" if each else ""
 
     @property
     def seconds_left(self) -> float | None:
-        """By the bytes that this maker has read, where sizes are known, else by its jobs; None before the first job."""
+        """Estimate from the bytes that this maker has read if sizes are known, else from its jobs; None before the
+        first job."""
         each = self.progress
         if self.maker is None or each is None:
             return None
@@ -46,7 +47,7 @@ class StageProgress:
 
     @property
     def rate(self) -> str:
-        """Jobs per minute of this maker, those found done excluded."""
+        """Jobs per minute of this maker, without jobs of earlier runs."""
         each = self.progress
         if self.maker is None or each is None or self.maker.time <= each.began or each.done == each.found:
             return ""
@@ -54,7 +55,7 @@ class StageProgress:
 
     @property
     def basis(self) -> str:
-        """What rate and estimate rest on."""
+        """The basis of rate and estimate."""
         each = self.progress
         if self.maker is None or each is None:
             return ""
@@ -132,7 +133,7 @@ def _slurm(meeting: Meeting) -> SlurmProgress:
 
 
 def is_lost(task: TaskState, now: float) -> bool:
-    """Whether a task has given no sign of life for too long. `now`: seconds since 1970."""
+    """Whether a task has sent no heartbeat for too long. `now`: seconds since 1970."""
     return task.state in ("waiting", "joining", "working") and now - task.seen > SILENT_SECONDS
 
 

@@ -1,6 +1,6 @@
-"""Limits that a shell has set for this process (ulimit). Separate: a run asks first, a command that has failed last.
+"""Limits of this process that the shell has set (ulimit). Separate: used before a run, and after a command fails.
 
-A run with too few open files or too little address space ends in the middle, in a library, without a reason.
+With too few open files or too little address space, a run ends in the middle of a library call, without a reason.
 """
 
 import resource
@@ -13,7 +13,7 @@ _FIX = "raise the limit in the shell that starts it"
 
 
 def open_more_files() -> None:
-    """Let this process open as many files as it may allow itself, up to 4,096: shells begin with few."""
+    """Raise the limit of open files to at most 4,096, because the default of shells is low."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _WANTED_FILES if hard == resource.RLIM_INFINITY else min(_WANTED_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -21,7 +21,7 @@ def open_more_files() -> None:
 
 
 def check_run() -> None:
-    """Raise RuntimeError where a run would fail by a limit of this process, with the command that raises it."""
+    """Raise RuntimeError if a run would exceed a limit of this process, with the command that raises the limit."""
     open_more_files()
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if files != resource.RLIM_INFINITY and files < _MIN_FILES:
@@ -34,8 +34,7 @@ def check_run() -> None:
 
 
 def few_addresses(needed: int = MIN_ADDRESSES) -> str:
-    """Why this process has less address space than `needed` bytes, whatever the machine has; empty where it has
-    enough."""
+    """Why this process has less address space than `needed` bytes; empty if it has enough."""
     addresses = resource.getrlimit(resource.RLIMIT_AS)[0]
     if addresses == resource.RLIM_INFINITY or addresses >= needed:
         return ""

@@ -1,6 +1,6 @@
-"""Finished stages that a user asks to make again, and those that are reused though other code made them.
+"""Finished stages that a user asks to make again, and stages that are reused although other code made them.
 
-A stage is named by its own name (`signatures`), or by the step of the recipe that it is made for (`minhash`).
+Users name a stage by its name (`signatures`), or by the step of the recipe that needs it (`minhash`).
 """
 
 import logging
@@ -13,7 +13,7 @@ from gristmill.tasks.engine.make import StageResult, start_over
 from gristmill.tasks.engine.spec import StageSpec
 
 ALL = "all"
-# The stages that have no name of a step. Those of learned filters follow from their steps: the caller passes them.
+# Stages without the name of a step. The caller passes those of learned filters, which follow from their steps.
 STAGES = (
     *(
         "selection",
@@ -40,8 +40,8 @@ _asked: ContextVar[tuple[str, ...]] = ContextVar("remake", default=())
 
 @contextmanager
 def remake(names: Iterable[str]) -> Iterator[None]:
-    """Runs within the block make the stages with these names again, `all` for all of them. What they made before stays
-    in the home; a stage that comes out with the same contents makes no stage after it again.
+    """Runs within the block make the stages with these names again; `all` for all of them. The old stages stay in the
+    home. If a new stage has the same contents, later stages are reused.
 
     >>> with gristmill.remake(["minhash"]):
     ...     gristmill.corpus("recipe.yaml")
@@ -54,10 +54,10 @@ def remake(names: Iterable[str]) -> Iterator[None]:
 
 
 class Remaking:
-    """The stages that a run makes again, each once, and those it reuses though other code made them. `steps`: names of
-    the recipe's steps; `filters`: names of the stages of learned filters.
+    """The stages that a run makes again, each once, and stages that it reuses although other code made them. `steps`:
+    names of the recipe's steps. `filters`: names of the stages of learned filters.
 
-    Raises ValueError for a name that neither a step of the recipe nor a stage has.
+    Raises ValueError for a name that is neither a step of the recipe nor a stage.
     """
 
     def __init__(self, home: str, steps: Sequence[str] = (), filters: Iterable[str] = ()) -> None:
@@ -71,7 +71,7 @@ class Remaking:
         self._releases: dict[str, dict[str, None]] = {}
 
     def begin(self, spec: StageSpec) -> None:
-        """Called before a stage is looked up: gives it a new folder if it is finished and the user asked for it."""
+        """Give a stage a new folder, before it is looked up, if it is finished and the user asked to make it again."""
         if spec.key in self._seen or spec.at:
             return
         self._seen[spec.key] = spec
@@ -80,14 +80,14 @@ class Remaking:
             start_over(self._home, spec)
 
     def reused(self, stage: StageResult) -> None:
-        """Note a stage that was found."""
+        """Record a reused stage."""
         if stage.of_other_code:
             self._other_code[stage.name] = None
         if release := stage.made_by:
             self._releases.setdefault(release, {})[stage.name] = None
 
     def report(self, log: logging.Logger | logging.LoggerAdapter) -> None:
-        """Write one line for each release, or for the code of a checkout, that differs from what made stages."""
+        """Log one line for each other release that made reused stages, and one for other code of a checkout."""
         for release, names in self._releases.items():
             log.info("reused from gristmill %s: %s", release, ", ".join(names))
         if self._other_code and code_version.is_editable():
@@ -99,7 +99,7 @@ class Remaking:
             )
 
     def check(self) -> None:
-        """Raise ValueError for a name that no stage of the run has."""
+        """Raise ValueError for a name that is not a stage of the run."""
         if unknown := sorted(self._names - self._matched):
             there = dict.fromkeys(name for spec in self._seen.values() for name in _names(spec))
             raise ValueError(f"--remake {unknown[0]}: the run has no such stage or step; it has {', '.join(there)}")

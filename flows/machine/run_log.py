@@ -1,4 +1,4 @@
-"""The log of runs: as lines of JSON, and one warning in place of the many lines of a library."""
+"""The log of runs: as JSON lines, and with one warning instead of many repeated lines of a library."""
 
 import logging
 from typing import Self
@@ -12,7 +12,7 @@ TIME = "%H:%M:%S"
 
 
 class OfRun(JsonLines):
-    """Adds the run to what Prefect logs before the first stage: its records carry the id of the run."""
+    """Adds the field `run` to lines that Prefect logs before the first stage, from the id in its records."""
 
     def format(self, record: logging.LogRecord) -> str:
         run = getattr(record, "flow_run_id", None)
@@ -23,8 +23,8 @@ class OfRun(JsonLines):
 
 
 def install(log_format: str) -> None:
-    """`json`: write what would be shown on the console, and warnings, as lines of JSON to the standard error. Anything
-    else leaves the log as it is. Prefect has been imported before: that sets the console up."""
+    """`json`: write the lines of the console, and warnings, as JSON lines to the standard error. Any other value leaves
+    the log unchanged. Call this after the import of Prefect, which sets up the console."""
     if log_format != "json":
         return
     logging.captureWarnings(True)
@@ -34,8 +34,8 @@ def install(log_format: str) -> None:
 
 
 class HeldLines(logging.Handler):
-    """Keeps the lines of Gristmill's own loggers, from INFO on, within a block, in the form that they have in a flow.
-    `lines` is to be written by who decides that they are shown."""
+    """Keeps the lines of Gristmill's loggers, from level INFO, within a block, in the format of flows. The caller
+    decides whether to print `lines`."""
 
     def __init__(self, log_format: str) -> None:
         super().__init__(logging.INFO)
@@ -61,7 +61,7 @@ class HeldLines(logging.Handler):
 
 
 class _Once(logging.Filter):
-    """Drops the lines of a logger that begin so, and with the first of them says a sentence."""
+    """A filter that drops the lines of a logger with a certain beginning, and logs a sentence instead of the first."""
 
     def __init__(self, begins: str, sentence: str) -> None:
         super().__init__(sentence)
@@ -77,7 +77,7 @@ class _Once(logging.Filter):
 
 
 def say_once(logger: str, begins: str, sentence: str) -> None:
-    """Write a warning, once in this process, in place of all lines of a library's logger that begin so."""
+    """Log a warning once in this process instead of all lines of a library's logger with a certain beginning."""
     quieted = logging.getLogger(logger)
     if not any(isinstance(each, _Once) and each.sentence == sentence for each in quieted.filters):
         quieted.addFilter(_Once(begins, sentence))

@@ -1,10 +1,10 @@
-"""The runs that a home has recorded: recipe, stages in the order in which they were asked for, and what was seen of
-files outside of the home.
+"""The recorded runs of a home: recipe, stages in the order of their requests, and the state of files outside of the
+home.
 
 <home>/runs/<recipe>/<time>-<random>.json    a run
 
-Readers open the newest run of a recipe that is finished. A run holds its stages: `gristmill home gc` removes none of
-them until the run is forgotten.
+Readers open the newest finished run of a recipe. `gristmill home gc` removes no stage of a run until the run is
+forgotten.
 """
 
 import logging
@@ -25,7 +25,7 @@ from gristmill.tasks.engine.code_version import release
 
 log = logging.getLogger(__name__)
 
-# The flows whose runs readers open: a decision, say, records stages of other recipes, too.
+# The flows whose runs readers open. Others, such as decisions, also record stages of other recipes.
 FLOWS = ("corpus", "tokens", "pretrain", "pipeline", "index", "word_index")
 RELEASED = "released.json"  # in the folder of a model whose run a person, or a takedown, has released
 
@@ -51,7 +51,7 @@ class RecordedRun:
 
     @property
     def label(self) -> str:
-        """`<recipe>/<id>`, by which a user names it."""
+        """`<recipe>/<id>`, the name for users."""
         return f"{self.name}/{self.id}"
 
 
@@ -60,8 +60,8 @@ _SKEW = timedelta(minutes=1)  # between the clocks of two machines, of which not
 
 
 def _time_after_others(home: str, name: str, now: datetime) -> str:
-    """The time by which a run that begins now is named: after that of every other run of the recipe, since readers
-    open the newest, and the clock of this machine may have been set back, or be behind another's."""
+    """The time in the name of a run that begins now. It is later than that of every other run of the recipe, because
+    readers open the newest, and the clock of this machine may have been set back or be slower than another one."""
     times = []
     for other in files.names(files.join(home, "runs", name)):
         with suppress(ValueError):  # a temporary file
@@ -81,10 +81,10 @@ def _time_after_others(home: str, name: str, now: datetime) -> str:
 
 
 class RunRecorder:
-    """Writes down the stages of a run as each begins, and what it saw of files outside of the home.
+    """Records the stages of a run as they begin, and the state of files outside of the home.
 
-    `flow`: what runs; `recipe`: the whole recipe as JSON, None: it is not recorded. `seen`: what an earlier run saw, in
-    place of files that are gone; those that are there are looked at.
+    `recipe`: the whole recipe as JSON; None: not recorded. `seen`: what an earlier run recorded, used for files that
+    are missing now.
     """
 
     def __init__(
@@ -109,24 +109,24 @@ class RunRecorder:
         self._facts |= {"recipe": None if recipe is None else redacted(recipe), "ended": ""}
 
     def add(self, *labels: str) -> None:
-        """Note stages, by their labels, that are found or made next."""
+        """Record the labels of stages that are found or made next."""
         if new := [label for label in dict.fromkeys(labels) if label not in self._labels]:
             self._labels += new
             self._write()
 
     def exported(self, label: str, address: str) -> None:
-        """Note where a stage outside of the home is, as far as it may be read: `gristmill home affected` names it."""
+        """Record the address of a stage outside of the home, without secrets, for `gristmill home affected`."""
         self._exports[label] = redact_url(address) if "://" in address else address
         self._write()
 
     def replace(self, label: str, other: str) -> None:
-        """Note that a stage is in another folder than the one that was noted."""
+        """Record that a stage is in another folder than the recorded one."""
         if label != other and label in self._labels:
             self._labels[self._labels.index(label)] = other
             self._write()
 
     def outside(self, subject: Any, look: Callable[[], Any]) -> Any:
-        """What `look` says of the files that settings name, noted with the next stage. See `Seen`."""
+        """The result of `look` for the files that settings name. It is recorded with the next stage. See `Seen`."""
         try:
             observation = look()
         except (OSError, ValueError):
@@ -136,8 +136,8 @@ class RunRecorder:
         return observation
 
     def finished(self) -> None:
-        """Note that the run has ended as it should. Runs that this one repeats are needed no longer: those of the same
-        recipe, or that did not end, all of whose stages it has."""
+        """Record that the run has finished. Earlier runs that it repeats are removed: those of the same recipe, or that
+        did not finish, whose stages it has all."""
         if not self._labels:
             return
         self._facts["ended"] = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}"
@@ -152,7 +152,7 @@ class RunRecorder:
                 forget(self._home, run)
 
     def _takes_down(self, run: RecordedRun) -> bool:
-        """Whether this run has left out documents by lists that an earlier one of the recipe did not have."""
+        """Whether this run excluded documents with lists that an earlier run of the recipe did not have."""
         return bool(_excluding_lists(self._home, self._labels) - _excluding_lists(self._home, run.stages))
 
     def _write(self) -> None:
@@ -162,13 +162,13 @@ class RunRecorder:
             checked_json.write(self._path, facts)
 
 
-# The stages that leave out what lists name, and the key of the lists in the record.
+# The stages that exclude documents of lists, and the key of the lists in their record.
 _LISTS = {"takedowns": "takedowns", "site_rights": "hosts", "site_files": ""}
 
 
 def excluding_lists(name: str, record: Mapping[str, Any], inputs: Mapping[str, str]) -> set[str]:
-    """The contents of the lists by which a stage leaves documents out, by their checksums: takedown lists, lists of
-    hosts and the files of sites. `record`, `inputs`: of its manifest."""
+    """Checksums of the lists with which a stage excludes documents: takedown lists, lists of hosts, and files of sites.
+    `record`, `inputs`: of its manifest."""
     if name not in _LISTS:
         return set()
     if name == "site_files":
@@ -186,8 +186,8 @@ def _excluding_lists(home: str, labels: Iterable[str]) -> set[str]:
 
 
 class Seen:
-    """What the newest run of a recipe saw outside of the home, by the settings that name it. Who reads finished work
-    takes it from here: the sources may be elsewhere by now."""
+    """The state of files outside of the home that the newest run of a recipe recorded, by the settings that name them.
+    Readers of finished work use it, because the sources may have been moved since."""
 
     def __init__(self, home: str, name: str) -> None:
         self._noted = dict[str, Any]()
@@ -195,11 +195,11 @@ class Seen:
             self._noted |= run.outside
 
     def outside(self, subject: Any, look: Callable[[], Any]) -> Any:
-        """What was noted for these settings; else what `look` says now."""
+        """The recorded result for these settings; else that of `look` now."""
         return look() if (observation := self.noted(subject)) is None else observation
 
     def noted(self, subject: Any) -> Any:
-        """What was noted for these settings; None for nothing."""
+        """The recorded result for these settings; None if there is none."""
         return self._noted.get(_name_of(subject))
 
 
@@ -208,7 +208,7 @@ def _name_of(subject: Any) -> str:
 
 
 def redacted(value: Any) -> Any:
-    """A value of JSON's types without what lets a reader of addresses in."""
+    """A JSON value without the secrets in addresses."""
     if isinstance(value, Mapping):
         return {key: redacted(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
@@ -217,20 +217,20 @@ def redacted(value: Any) -> Any:
 
 
 def runs_of(home: str, name: str) -> list[RecordedRun]:
-    """The runs of a recipe: finished ones first, and of these the newest. One that is damaged is passed over with a
-    warning, since no stage needs it."""
+    """The runs of a recipe: finished ones first, newest first. A damaged record is skipped with a warning, because no
+    stage needs it."""
     runs = [run for run in _read_all(home, [name]) if isinstance(run, RecordedRun)]
     return sorted(runs, key=lambda run: (bool(run.ended), run.id), reverse=True)
 
 
 def is_finished(home: str, name: str, recipe: Mapping[str, Any]) -> bool:
-    """Whether the home has a finished run of a recipe, given as JSON; its stages may be gone."""
+    """Whether the home has a finished run of a recipe, given as JSON. Its stages may have been removed."""
     return any(run.ended and run.recipe == redacted(recipe) for run in runs_of(home, name))
 
 
 def all_runs(home: str) -> list[RecordedRun]:
-    """The runs of all recipes, by recipe and time. Raises DamagedFileError for a file that cannot be read: nobody knows
-    what that run needs."""
+    """The runs of all recipes, by recipe and time. Raises DamagedFileError for an unreadable file, because the stages
+    of that run are unknown."""
     runs = []
     for run in _read_all(home, _names(home)):
         if isinstance(run, DamagedFileError):
@@ -240,7 +240,7 @@ def all_runs(home: str) -> list[RecordedRun]:
 
 
 def read_runs(home: str) -> tuple[list[RecordedRun], list[DamagedFileError]]:
-    """The runs of all recipes, by recipe and time, and the errors of those that cannot be read."""
+    """The runs of all recipes, by recipe and time, and the errors of unreadable ones."""
     read = [*_read_all(home, _names(home))]
     runs = [run for run in read if isinstance(run, RecordedRun)]
     damaged = [run for run in read if isinstance(run, DamagedFileError)]
@@ -248,7 +248,7 @@ def read_runs(home: str) -> tuple[list[RecordedRun], list[DamagedFileError]]:
 
 
 def forget(home: str, run: RecordedRun) -> None:
-    """Remove the record of a run, which then holds no stage. Its models may be removed from then on, too."""
+    """Remove the record of a run, so that `home gc` may remove its stages and models."""
     for label in run.stages:
         folder = files.join(home, "stages", label)
         if label.rpartition("-")[0] == "model" and files.exists(files.join(folder, "manifest.json")):
@@ -257,16 +257,16 @@ def forget(home: str, run: RecordedRun) -> None:
 
 
 def released_models(home: str) -> set[str]:
-    """The labels of the models whose run a person, or a newer list, has released."""
+    """The labels of models that a user, or a run with a newer list, has released."""
     folder = files.join(home, "stages")
     labels = [name for name in files.names(folder) if name.startswith("model-")]
     return {label for label in labels if files.exists(files.join(folder, label, RELEASED))}
 
 
 def recipes_by_stage(home: str) -> Mapping[str, list[str]]:
-    """The names of the recipes whose newest run had a stage, by its label. Reads a small file for each run.
+    """The names of the recipes whose newest run had a stage, by the label of the stage. Reads a small file per run.
 
-    One that is damaged is passed over with a warning, since no stage needs it.
+    A damaged record is skipped with a warning, because no stage needs it.
     """
     newest: dict[str, RecordedRun] = {}
     for run in _read_all(home, _names(home)):
@@ -282,7 +282,7 @@ def recipes_by_stage(home: str) -> Mapping[str, list[str]]:
 
 
 def stages_of_runs(home: str) -> set[str]:
-    """The labels of all stages that a recorded run had. Raises DamagedFileError as `all_runs`."""
+    """The labels of all stages of recorded runs. Raises DamagedFileError as `all_runs`."""
     return {label for run in all_runs(home) for label in run.stages}
 
 
@@ -291,7 +291,7 @@ def _names(home: str) -> list[str]:
 
 
 def _read_all(home: str, names: list[str]) -> Iterator[RecordedRun | DamagedFileError]:
-    """The runs of some recipes, or why one cannot be read."""
+    """The runs of some recipes, or the errors of unreadable ones."""
     paths = []
     for name in names:
         folder = files.join(home, "runs", name)

@@ -1,4 +1,4 @@
-"""Settings of the machine: addresses, numbers of workers, where things are kept. They never enter a key."""
+"""Settings of the machine: addresses, numbers of workers, folders. They are never in a key."""
 
 import re
 from collections.abc import Mapping
@@ -186,19 +186,19 @@ class MachineSettings(BaseSettings):
 
     @property
     def local_folder(self) -> str:
-        """Where databases live: SQLite needs a real file system."""
+        """The folder of databases, because SQLite needs a local file system."""
         if self.local:
             return self.local
         return str(Path(DEFAULT_HOME).resolve()) if "://" in self.home else self.home
 
     @property
     def places(self) -> dict[str, str]:
-        """What placeholders in addresses stand for."""
+        """The values of placeholders in addresses."""
         return {"{home}": self.home, "{local}": self.local_folder}
 
     def placed_folder(self, what: str, path: str) -> Path:
-        """A local folder that is given as `what`, absolute, `{home}` and `{local}` filled in. Raises ValueError for an
-        address."""
+        """A local folder as an absolute path, with `{home}` and `{local}` filled in. `what`: the name of the setting,
+        for the error. Raises ValueError for a remote address."""
         folder = self._filled(path)
         if not files.is_local(folder):
             raise ValueError(f"{what} is {folder}, which is not a local folder; copy it to one")
@@ -210,7 +210,7 @@ class MachineSettings(BaseSettings):
         return address
 
     def placed(self, settings: Settings) -> Any:
-        """A source or a step with `{home}` and `{local}` in its addresses filled in, those of settings in it too."""
+        """A source or a step with `{home}` and `{local}` filled in, in all addresses of its settings."""
 
         def fill(value: Any) -> Any:
             if isinstance(value, tuple):
@@ -256,7 +256,7 @@ def variable(*path: str) -> str:
 
 
 def _sentence(error: Any, values: Mapping[str, Any]) -> str:
-    """An error of pydantic's in words. `values`: those that a caller has given; all others are of the environment."""
+    """A pydantic error as a sentence. `values`: arguments of the caller; all other values are from the environment."""
     path, kind, context = [str(part) for part in error["loc"]], error["type"], error.get("ctx", {})
     name = ".".join(path) if path and path[0] in values else variable(*path)
     if kind == "value_error":

@@ -1,4 +1,4 @@
-"""The environment variables of this machine's settings: all that are read, with their values, and any that are not."""
+"""The environment variables of the machine's settings: known ones with their values, and unknown ones."""
 
 import difflib
 import re
@@ -13,7 +13,7 @@ from gristmill.storage.printable import redact_url
 
 HIDDEN = "********"
 DEFAULT, ENVIRONMENT = "default", "environment"
-# Variables that are no machine settings, and what reads them; `*` stands for any end.
+# Variables that are not machine settings, and what reads them. `*` stands for any suffix.
 SECRETS, TESTS = f"{PREFIX}SECRET_*", f"{PREFIX}TEST_*"
 OTHERS = {
     SECRETS: "value of `{secret:name}` in addresses of recipes, in GRISTMILL_SECRET_NAME",
@@ -35,7 +35,7 @@ _LINK = re.compile(r"(tcp|udp|sctp)://")
 
 @dataclass(frozen=True)
 class Variable:
-    """`value`: as it is shown, without secrets; `origin`: `default`, `environment`, or the variable that has it."""
+    """`value`: for display, without secrets. `origin`: `default`, `environment`, or the variable that contains it."""
 
     name: str
     value: Any
@@ -44,7 +44,7 @@ class Variable:
 
 
 def variables(environment: Mapping[str, str]) -> Iterator[Variable]:
-    """All variables that are read: those of the settings with the values in use, then those of `OTHERS`."""
+    """All known variables: those of the settings with the current values, then those of `OTHERS`."""
     given, settings = {name.upper(): value for name, value in environment.items()}, MachineSettings()
     for name, field in MachineSettings.model_fields.items():
         value = getattr(settings, name)

@@ -1,4 +1,4 @@
-"""What is wrong with a value, in words: of a key of a recipe, or of a setting of the machine."""
+"""Sentences about invalid values of recipe keys and machine settings."""
 
 import difflib
 import re
@@ -12,7 +12,7 @@ _COMPARED, _OPTIONS = 200, 2000  # characters of a value, and options that it is
 
 
 def did_you_mean(value: Any, options: Iterable[str]) -> str:
-    """`did you mean x?` for the option that is most like what was given, or ""."""
+    """`did you mean x?` with the most similar option, or ""."""
     close = difflib.get_close_matches(str(value)[:_COMPARED], list(islice(options, _OPTIONS)), 1, 0.6)
     return f"did you mean `{close[0]}`?" if close else ""
 
@@ -25,19 +25,19 @@ def listed(names: Iterable[str]) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value as it may stand in a sentence: on one line, and not too long."""
+    """A value for a sentence: on one line, and not too long."""
     text = repr(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 def choices(value: Any, expected: str) -> str:
-    """What can be given instead of a value, of pydantic's list of choices in quotes."""
+    """The valid values, from pydantic's list of quoted choices."""
     options = re.findall(r"'([^']*)'", expected)
     return " ".join(part for part in (did_you_mean(value, options), f"give one of {', '.join(options)}") if part)
 
 
 def wanted(kind: str, context: Mapping[str, Any], message: str) -> str:
-    """What should be there instead, for the kind, context and message of an error of pydantic's."""
+    """The expected value, from the kind, context and message of a pydantic error."""
     for beginning, what in _KINDS.items():
         if kind.startswith(beginning):
             return what(context)

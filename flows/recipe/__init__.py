@@ -1,1 +1,1 @@
-"""What a user asks for: the recipe, its steps, what it names, and its check before a run."""
+"""Recipes: their keys and steps, the files that they name, and their check before a run."""

@@ -54,8 +54,8 @@ LINE_SECONDS = 10.0  # between two lines while sources are looked at
 def source_problems(
     sources: Mapping[int, Source], settings: MachineSettings, deep: bool
 ) -> tuple[list[Inspection], list[Problem]]:
-    """What is known of sources, given by their places in the recipe, and the problems with their files. Sources behind
-    the first MAX_FINDINGS problems are not looked at."""
+    """Examine the files of sources, given by their paths in the recipe. Returns what is known of them, and problems.
+    Sources after the first MAX_FINDINGS problems are not examined."""
     inspections: list[Inspection] = []
     problems: list[Problem] = []
     until = time.monotonic() + LINE_SECONDS
@@ -71,7 +71,7 @@ def source_problems(
 
 
 def step_problems(steps: Mapping[int, Step], settings: MachineSettings, deep: bool) -> Iterator[Problem]:
-    """Problems with the files that steps name, given by their places in the recipe."""
+    """Problems with the files that steps name. The steps are given by their paths in the recipe."""
     for index, step in steps.items():
         try:
             problems = own_code.call(f"step {step.step}", settings.placed(step).problems, deep, accept=list)
@@ -82,20 +82,20 @@ def step_problems(steps: Mapping[int, Step], settings: MachineSettings, deep: bo
 
 
 def takedown_problems(recipe: Recipe, settings: MachineSettings, deep: bool) -> Iterator[Problem]:
-    """What is wrong with the takedown lists of the recipe itself."""
+    """Problems with the takedown lists of the recipe."""
     for nth, address in enumerate(settings.placed(recipe).takedowns):
         yield from list_problems(address, ("takedowns", nth), deep, takedowns=Canonical())
 
 
 def evaluation_problems(recipe: Recipe, settings: MachineSettings, deep: bool) -> Iterator[Problem]:
-    """What is wrong with the texts that models are evaluated on."""
+    """Problems with the texts on which models are evaluated."""
     for source in texts_alone(recipe, settings.placed(recipe).evaluation).sources if recipe.evaluation else ():
         for _, what in source.inspect(deep).problems:
             yield ("evaluation", source.name), what
 
 
 def home_problems(settings: MachineSettings) -> Iterator[str]:
-    """Why the home, or the local folder, cannot be written. A remote home is not asked."""
+    """Why the home or the local folder is not writable. A remote home is not checked."""
     for variable, folder in {"GRISTMILL_HOME": settings.home, "GRISTMILL_LOCAL": settings.local_folder}.items():
         if variable == "GRISTMILL_LOCAL" and folder == settings.home:
             continue
@@ -122,7 +122,7 @@ def executor_problems(settings: MachineSettings) -> Iterator[str]:
 
 
 def existing_folder(folder: str) -> str:
-    """The folder, or the nearest one above it that is there."""
+    """The folder, or its nearest existing parent."""
     while not os.path.exists(folder) and os.path.dirname(folder) != folder:
         folder = os.path.dirname(folder)
     return folder
@@ -136,17 +136,17 @@ SAMPLE = 4
 
 @dataclass(frozen=True)
 class LargestJob:
-    """`bytes` of a job with its worker; `work`: what it does."""
+    """`bytes`: memory of a job and its worker. `work`: what the job does."""
 
     bytes: int
     work: str
 
 
 def largest_job(recipe: Recipe, documents: int, text_bytes: int) -> LargestJob:
-    """The job that holds most. `documents`, `text_bytes`: of all sources.
+    """The job that needs the most memory. `documents`, `text_bytes`: of all sources.
 
-    Each step counts all documents, as if those before it dropped none: a bound, but for the share of near-duplicates.
-    A key that very many documents have, as a template in millions, is not in it.
+    For each step all documents count, as if earlier steps dropped none. This is an upper bound, except for the share of
+    near-duplicates, and for a key that very many documents share, such as a template in millions.
     """
     held = [(SHARD, "documents of a shard")]
     for step in recipe.steps:
@@ -218,7 +218,7 @@ class Estimate:
 
 
 def estimate(recipe: Recipe, inspections: Sequence[Inspection], settings: MachineSettings) -> Estimate:
-    """What all of the recipe takes if nothing is reused."""
+    """Estimate the cost of the whole recipe if nothing is reused."""
     cores = min(settings.workers or os.cpu_count() or 1, max(1, sum(each.shards for each in inspections)))
     given = packed = text = documents = 0.0
     unsized = []
@@ -263,7 +263,7 @@ def estimate(recipe: Recipe, inspections: Sequence[Inspection], settings: Machin
 
 
 def _known_bytes(size: int | None, limit: int | None) -> int | None:
-    """Bytes that are read of a source. `size`: of all its files."""
+    """The bytes of a source that are read. `size`: of all its files."""
     if limit is None:
         return size
     return limit * PAGE_BYTES if size is None else min(size, limit * PAGE_BYTES)
@@ -295,8 +295,8 @@ _SOURCE: TypeAdapter[Source] = TypeAdapter(Source)
 
 @dataclass(frozen=True)
 class Checked:
-    """`findings`: all that is wrong; `estimate`: None for a recipe that cannot be read; `unseen`: what was not looked
-    at, since a deep check alone does; `remarks`: what is not wrong, but may not be meant."""
+    """The result of a check. findings: all problems. estimate: None for a recipe that cannot be read. unseen: what only
+    a deep check examines. remarks: settings that are valid but may be unintended."""
 
     findings: tuple[Finding, ...]
     estimate: Estimate | None = None
@@ -305,10 +305,10 @@ class Checked:
 
 
 def check(source: Any, settings: MachineSettings, deep: bool = False) -> Checked:
-    """What can be known of a recipe, given as for `gristmill.flows.recipe.recipe.load`, before it runs.
+    """Check a recipe, given as for `gristmill.flows.recipe.recipe.load`, without running it.
 
-    `deep`: remote files are asked for, and the modules of users' steps imported. Raises FileNotFoundError for a recipe
-    that is not there.
+    `deep`: also read remote files, and import the modules of users' steps. Raises FileNotFoundError for a missing
+    recipe.
     """
     try:
         data, origin = read(source)
@@ -344,7 +344,7 @@ def check(source: Any, settings: MachineSettings, deep: bool = False) -> Checked
 
 
 def before_run(recipe: Recipe, settings: MachineSettings) -> None:
-    """Raise RecipeError for what would fail later: files that are not there, a home that cannot be written."""
+    """Raise RecipeError for problems that would fail later, such as missing files or a home that is not writable."""
     findings = _checked(recipe, recipe, Origin(recipe.name), settings, False, []).findings
     if findings:
         raise RecipeError(findings)
@@ -381,7 +381,7 @@ def _checked(
 
 
 def _own_steps(data: Any) -> dict[int, str]:
-    """The steps of a recipe that are users', by their places: to know more of them, their code has to run."""
+    """The user's steps of a recipe, by path. Only running their code shows more about them."""
     steps = data.get("steps") if isinstance(data, Mapping) else None
     if not isinstance(steps, list):
         return {}
@@ -397,7 +397,7 @@ def _own_steps(data: Any) -> dict[int, str]:
 
 
 def _sources_alone(data: Any, origin: Origin) -> dict[int, Source]:
-    """The sources of a recipe that can be read, where the recipe cannot."""
+    """The readable sources of a recipe that cannot be read as a whole."""
     sources: dict[int, Source] = {}
     entries = data.get("sources") if isinstance(data, Mapping) else None
     for index, source in enumerate(entries if isinstance(entries, list) else []):
@@ -432,7 +432,7 @@ def _of_executor(origin: Origin, settings: MachineSettings) -> list[Finding]:
 
 
 def _of_space(origin: Origin, needed: Estimate, settings: MachineSettings) -> list[Finding]:
-    """Whether the home's disk has room; what the home holds already may be a part of what is needed."""
+    """Whether the disk of the home has enough space. Existing files of the home may be part of the required space."""
     if not files.is_local(settings.home):
         return []
     free = shutil.disk_usage(existing_folder(settings.home)).free

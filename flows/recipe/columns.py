@@ -1,6 +1,6 @@
-"""The columns that an expression may name at a place in a recipe: of documents, of the steps before it, derived ones.
+"""The columns that an expression may use at a place in a recipe: of documents, of earlier steps, and derived ones.
 
-A column of a source's own is known by its name alone until the source's files have been read.
+Of a source's own columns, only the names are known until the source's files have been read.
 """
 
 from collections.abc import Iterator, Sequence
@@ -63,8 +63,9 @@ _OF_RECORD = ("title", "canonical_url", "published", "engine", "characters", "te
 
 @dataclass(frozen=True)
 class KnownColumn:
-    """A column that an expression may name. `kind`: text, number, boolean, time, list; `type`: Arrow's; both None for a
-    column of a source's own whose files are not read yet. `step`: that measures it, "" for what the record has."""
+    """A column that an expression may use. `kind`: text, number, boolean, time or list; `type`: Arrow's; both None for
+    a source's own column whose files are not read yet. `step`: the step that measures it; "" for columns of the
+    record."""
 
     name: str
     kind: str | None
@@ -74,7 +75,7 @@ class KnownColumn:
 
 
 def schema_behind(steps: Sequence[Step]) -> "pa.Schema":
-    """The columns of documents and of what steps have measured of them."""
+    """The columns of documents, and those that steps have measured."""
     schema = storage_schema.DOCUMENTS
     for signal in (signal for step in steps for signal in step.signals):
         if signal.name not in schema.names:
@@ -83,8 +84,8 @@ def schema_behind(steps: Sequence[Step]) -> "pa.Schema":
 
 
 def steps_before(recipe: Recipe, step_name: str) -> tuple[Step, ...]:
-    """The steps before the one called `step_name`; all for an empty name. Raises LookupError for a step that is
-    missing, or that comes before the documents are made."""
+    """The steps before the step `step_name`; all steps for "". Raises LookupError for a missing step, and for one
+    before the extraction."""
     if not step_name:
         return recipe.steps
     names = [step.step for step in recipe.steps]
@@ -101,9 +102,9 @@ def steps_before(recipe: Recipe, step_name: str) -> tuple[Step, ...]:
 
 
 def known_columns(recipe: Recipe, step_name: str = "", own: "pa.Schema | None" = None) -> list[KnownColumn]:
-    """What an expression may name after all steps of a recipe, or in the place of the step `step_name`: columns of
-    documents, those of the sources' own, derived ones, then the signals in the order of the steps. `own`: the columns
-    of the sources' own, where files were read. Raises as `steps_before`."""
+    """The columns that an expression may use after all steps of a recipe, or instead of the step `step_name`: columns
+    of documents, the sources' own columns, derived ones, then signals in the order of the steps. `own`: the sources'
+    own columns, if their files were read. Raises as `steps_before`."""
     steps = steps_before(recipe, step_name)
     schema = schema_behind(steps)
     for field in own or ():
@@ -133,8 +134,8 @@ def known_columns(recipe: Recipe, step_name: str = "", own: "pa.Schema | None" =
 
 
 def unknown(expression: str, recipe: Recipe, steps: Sequence[Step]) -> str:
-    """What is said of the first column that an expression names and that is not there behind some steps; empty for
-    none, and where the sources' files say which columns there are."""
+    """The message for the first column of an expression that does not exist after some steps; empty if there is none,
+    or if only the sources' files show which columns exist."""
     theirs = _own(recipe, None)
     signals = [signal.name for step in steps for signal in step.signals]
     there = [*dict.fromkeys([*signals, *theirs, *DOCUMENT_COLUMNS, *DERIVED])]
@@ -146,7 +147,7 @@ def unknown(expression: str, recipe: Recipe, steps: Sequence[Step]) -> str:
 
 
 def _own(recipe: Recipe, own: "pa.Schema | None") -> dict[str, str]:
-    """The columns of the sources' own, each with what it is; EVERY stands for those that files will name."""
+    """The sources' own columns, by name. EVERY stands for columns that only files show."""
     types: dict[str, str] = {}
     for source in recipe.sources:
         columns = source.read_columns
@@ -159,12 +160,12 @@ def _own(recipe: Recipe, own: "pa.Schema | None") -> dict[str, str]:
     return types
 
 
-# Whether the expressions of a recipe have a meaning on the types that their columns have at their place in it.
+# Checks of the expressions of a recipe with the types of their columns at their place.
 
 
 def expressions(steps: Sequence[Step]) -> Iterator[Problem]:
-    """What is wrong with them. One that names a column of a source's own is left out: its type is known when the files
-    are read."""
+    """Problems with the expressions of a recipe. Expressions with a source's own column are skipped, because its type
+    is known only when the files are read."""
     for index, step in enumerate(steps):
         if isinstance(step, Where) and step.expression is not None:
             trouble = untrue(step.expression, steps[:index])
@@ -173,20 +174,20 @@ def expressions(steps: Sequence[Step]) -> Iterator[Problem]:
 
 
 def of_export(recipe: Recipe) -> Iterator[Problem]:
-    """What is wrong with the expression of a recipe's export, which may name the columns behind all steps."""
+    """Problems with the expression of a recipe's export, which may use the columns after all steps."""
     where = None if recipe.export is None else recipe.export.where
     if where is not None and (what := unknown(where, recipe, recipe.steps) or untrue(where, recipe.steps)):
         yield ("export", "where"), what
 
 
 def check_export(recipe: Recipe) -> None:
-    """Raise RecipeError for what `of_export` finds."""
+    """Raise RecipeError for the problems of `of_export`."""
     if findings := [Finding(recipe.name, ".".join(map(str, path)), what) for path, what in of_export(recipe)]:
         raise RecipeError(findings)
 
 
 def of_groups(recipe: Recipe) -> Iterator[Problem]:
-    """What is wrong with the types of what `mixture.by` groups documents by."""
+    """Problems with the types of the columns of `mixture.by`."""
     if recipe.mixture is None or recipe.mixture.by_source:
         return
     schema = schema_behind(recipe.steps)
@@ -205,7 +206,7 @@ def of_groups(recipe: Recipe) -> Iterator[Problem]:
 
 
 def _ungrouped(kind: "pa.DataType", cut: bool) -> str:
-    """Why values of a type make no groups; `cut`: into ranges of numbers."""
+    """Why values of a type cannot be groups. `cut`: whether they are divided into ranges of numbers."""
     what = kind_of(kind)
     if cut:
         return "" if what == "number" else f"a {what}, which cannot be cut into ranges; remove its edges or quantiles"
@@ -215,8 +216,8 @@ def _ungrouped(kind: "pa.DataType", cut: bool) -> str:
 
 
 def untrue(expression: str, steps: Sequence[Step]) -> str:
-    """Why an expression cannot be true or false behind some steps; empty where it can, or names columns whose types are
-    not known."""
+    """Why an expression is not a condition after some steps; empty if it is, or if the types of its columns are not
+    known."""
     tree, schema = parsed(expression), schema_behind(steps)
     if {*tree.columns} <= {*schema.names, *DERIVED}:
         try:

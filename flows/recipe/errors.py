@@ -1,4 +1,4 @@
-"""What is wrong with a recipe, a sentence each: which key, its value, and what to do."""
+"""Problems of a recipe, each as a sentence with the key, its value, and the fix."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,8 +16,8 @@ KeyPath = tuple[int | str, ...]
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong. `where`: the file, with the line if it is known; `key`: of the recipe, as
-    `steps.minhash.bands`, "" for the whole."""
+    """A problem. `where`: the file, with the line if known. `key`: such as `steps.minhash.bands`, "" for the whole
+    recipe."""
 
     where: str
     key: str
@@ -31,7 +31,7 @@ MAX_FINDINGS = 50  # that are looked for and listed: a wrong recipe of a program
 
 
 def limited(findings: Sequence[Finding], more: int = 0) -> tuple[Finding, ...]:
-    """The first MAX_FINDINGS, and a finding that says how many more there are: the others, and `more`."""
+    """The first MAX_FINDINGS findings, and one with the number of the others plus `more`."""
     more += max(0, len(findings) - MAX_FINDINGS)
     if not more:
         return tuple(findings)
@@ -48,7 +48,7 @@ class RecipeError(ValueError):
 
 
 class ContradictionError(ValueError):
-    """Settings that exclude each other. `found`: for each the path below the model, and a sentence."""
+    """Settings exclude each other. `found`: for each the path below the model, and a sentence."""
 
     def __init__(self, problems: Sequence[tuple[KeyPath, str]]) -> None:
         self.found = tuple(problems)
@@ -57,15 +57,15 @@ class ContradictionError(ValueError):
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a recipe comes from: the name of its file, the line of each of its keys, and the folder that its relative
-    paths begin in; None for one that is no file of a user's."""
+    """The origin of a recipe: the name of its file, the line of each key, and the folder of its relative paths; None if
+    it is not a user's file."""
 
     name: str = "recipe"
     lines: Mapping[KeyPath, int] | None = None
     folder: str | None = None
 
     def finding(self, data: Any, path: KeyPath, message: str) -> Finding:
-        """A finding at a key of the recipe `data`."""
+        """A finding for a key of the recipe `data`."""
         prefix = path
         while self.lines and prefix and prefix not in self.lines:
             prefix = prefix[:-1]
@@ -74,7 +74,7 @@ class Origin:
 
 
 def key_of(data: Any, path: KeyPath) -> str:
-    """A path as a reader writes it: steps and sources by their names, `steps.minhash.bands`, `sources.web.warc[0]`."""
+    """A path as users write it, with steps and sources by name: `steps.minhash.bands`, `sources.web.warc[0]`."""
     key = ""
     for part in path:
         data = _below(data, part)
@@ -115,8 +115,8 @@ def findings_of(error: ValidationError, model: type[BaseModel], data: Any, origi
 
 
 def _path(loc: KeyPath, data: Any) -> KeyPath:
-    """A location without the names of the classes that pydantic puts behind the number of a step or source, and without
-    the forms of values."""
+    """A location of a pydantic error without the names of classes after the number of a step or source, and without the
+    forms of values."""
     loc = tuple(part for part in loc if not str(part).startswith(FORM))
     if len(loc) > 2 and loc[0] in ("steps", "sources") and isinstance(loc[2], str):
         entry = _below(_below(data, loc[0]), loc[1])
@@ -160,14 +160,14 @@ def _unknown_key(model: type[BaseModel], data: Any, path: KeyPath) -> str:
     return f"is an unknown key, with the value {shown(_below(beside, path[-1]))}; {hint}"
 
 
-# What to do about keys that an earlier release had.
+# The fixes for keys of earlier releases.
 _ENGINE = "remove it: `training.parallel` now divides a model without OLMo-core, and reads the same checkpoints"
 _REMOVED: dict[KeyPath, str] = {("training", "engine"): _ENGINE}
 
 
 def _elsewhere(model: type[BaseModel], path: KeyPath) -> str:
-    """What to do about a key that was removed; where one belongs that is at the top and is one of a block, or the other
-    way around; "" for other keys."""
+    """The fix for a removed key, or for a key at the top that belongs into a block, or the other way around; "" for
+    other keys."""
     key = path[-1]
     if path in _REMOVED:
         return _REMOVED[path]
@@ -181,7 +181,7 @@ def _elsewhere(model: type[BaseModel], path: KeyPath) -> str:
 
 
 def _block_keys(annotation: Any) -> set[str]:
-    """The keys of a block of settings, which may be left out; none for a list of entries."""
+    """The keys of an optional block of settings; none for a list of entries."""
     blocks = [
         one for one in (annotation, *get_args(annotation)) if isinstance(one, type) and issubclass(one, BaseModel)
     ]
@@ -203,7 +203,7 @@ def _no_source(value: Any, message: str) -> str:
 
 
 def _models(model: type[BaseModel], data: Any, path: KeyPath) -> list[type[BaseModel]]:
-    """The model that validates what is at a path; several where it cannot be known which."""
+    """The models that may validate the value at a path."""
     models = [model]
     for part in path:
         data = _below(data, part)
@@ -217,7 +217,7 @@ def _models(model: type[BaseModel], data: Any, path: KeyPath) -> list[type[BaseM
 
 
 def _named(model: type[BaseModel], data: Mapping[str, Any]) -> bool:
-    """Whether the entry of a list is meant for a model: by its step, or by the files that a source must have."""
+    """Whether the entry of a list is for a model, judged by its step, or by the required files of a source."""
     step = model.model_fields.get("step")
     if step is not None:
         return _is_step(data.get("step"), step.default)
@@ -225,7 +225,7 @@ def _named(model: type[BaseModel], data: Mapping[str, Any]) -> bool:
 
 
 def _is_step(name: Any, kind: Any) -> bool:
-    """Whether a recipe's name of a step is that of a kind, of which `where` may have names of its own."""
+    """Whether a step's name in a recipe is of a kind."""
     base = base_name_of(name) if isinstance(name, str) else name
     return base == kind or named_kind(name) == kind
 
@@ -237,7 +237,7 @@ def _within(annotation: Any) -> list[type[BaseModel]]:
 
 
 def _description(model: type[BaseModel], data: Any, path: KeyPath) -> str:
-    """What a key is for, of its field."""
+    """The description of a key, from its field."""
     names = [index for index, part in enumerate(path) if isinstance(part, str)]
     if not names:
         return ""

@@ -1,4 +1,4 @@
-"""What the first records of a recipe's local files show before a run: unread files, dates, URLs and annotations."""
+"""Checks of the first records of a recipe's local files before a run: readable files, dates, URLs and annotations."""
 
 import re
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ _URL = re.compile(r"(?:https?|ftp)://[^/\s]", re.IGNORECASE)
 
 
 def of_first_records(recipe: Recipe, settings: MachineSettings) -> tuple[list[Problem], list[str]]:
-    """Why nothing can be read of the first local files of a source, as a run says it; and remarks on their dates."""
+    """Why the first local files of a source cannot be read, with the message of a run, and remarks on their dates."""
     problems: list[Problem] = []
     remarks: list[str] = []
     max_bytes = recipe.extract.max_bytes
@@ -65,7 +65,7 @@ def _of_dates(name: str, column: str, first: "first_records.FirstRecords") -> It
 
 
 def annotation_problems(recipe: Recipe, settings: MachineSettings) -> Iterator[Problem]:
-    """What is wrong with the columns of local files that steps learn from, by the types in the first file of each
+    """Problems with columns of local files that steps learn from, judged by the types in the first file of each
     source."""
     for index, step in enumerate(recipe.steps):
         for source in map(settings.placed, recipe.sources):
@@ -81,7 +81,7 @@ def annotation_problems(recipe: Recipe, settings: MachineSettings) -> Iterator[P
 
 
 def _kind_of(source: Columned, column: str, max_bytes: int) -> str:
-    """The kind of a column as `column_problem` has it, by the first rows; "" where these have no value in it."""
+    """The kind of a column for `column_problem`, from the first rows; "" if these have no value."""
     for shard in source.shards()[:1]:
         for types, _ in format_of(shard.format).column_types(shard, max_bytes):
             kind = types[column][0] if column in types else pa.null()
@@ -94,9 +94,9 @@ def _kind_of(source: Columned, column: str, max_bytes: int) -> str:
 
 
 def unread_urls(recipe: Recipe, settings: MachineSettings) -> Iterator[str]:
-    """Remarks on sources whose records have URLs in a column that nothing reads: all documents of such a file count as
-    of one host; and on URLs that no list can match. A name is not enough to take a column: what a run makes does not
-    depend on a look at a few records."""
+    """Remarks on sources with URLs in a column that is not read, whose documents then all count as one host, and on
+    URLs that no list can match. The column is not used automatically, because the output of a run must not depend on a
+    few records."""
     yield from _without_scheme(recipe, settings)
     for source in map(settings.placed, recipe.sources):
         if not isinstance(source, Columned) or source.url_column is not None:
@@ -114,8 +114,8 @@ def unread_urls(recipe: Recipe, settings: MachineSettings) -> Iterator[str]:
 
 
 def _without_scheme(recipe: Recipe, settings: MachineSettings) -> Iterator[str]:
-    """Remarks on sources whose first URLs have no scheme and do not surely begin with a host, of recipes that compare
-    URLs with lists: no entry matches such a URL."""
+    """Remarks on sources whose first URLs have no scheme and may not begin with a host, in recipes that compare URLs
+    with lists, because no entry matches such a URL."""
     if not recipe.takedowns and not any(step.step in ("url", "rights") for step in recipe.steps):
         return
     for source in map(settings.placed, recipe.sources):
@@ -135,7 +135,7 @@ def _without_scheme(recipe: Recipe, settings: MachineSettings) -> Iterator[str]:
 
 
 def _column_of_urls(source: Columned, max_bytes: int) -> str:
-    """The column of the first file with a usual name whose first values are URLs; "" if there is none."""
+    """The column of the first file that has a common name for URLs and whose first values are URLs; "" if none."""
     shards = source.shards()[:1]
     if not shards:
         return ""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 else:
     extraction = wrapt.lazy_import("gristmill.tasks.extraction.texts")
 
-# Of the files of a folder with one suffix so many are looked at; of all, if these differ.
+# How many files of a folder with one suffix are examined; all, if these differ.
 _LOOKS = 32
 _DOCUMENTS = 8  # of a folder of PDF documents, which are read
 _CHARACTERS = 2000  # of their texts
@@ -40,8 +40,8 @@ _COMPRESSED = (".gz", ".zst", ".lz4")
 
 @dataclass(frozen=True)
 class FoundSource:
-    """Files of one kind: the source's entry in the recipe, how many files and bytes there are, and what was seen.
-    `columns`: of tables, what each column is taken for; `others`: the columns that are not taken."""
+    """Files of one kind: the source's entry in the recipe, the numbers of files and bytes, and a summary. `columns`:
+    how each column of a table is used. `others`: the unused columns."""
 
     entry: dict[str, Any]
     files: int
@@ -58,8 +58,8 @@ class FoundSource:
 
 @dataclass(frozen=True)
 class FirstRecipe:
-    """`steps`: each with its comment; `languages`: documents of the sample by language, the most first; `passed_over`:
-    files that no source reads, with the reason; `folder`: the folder that relative paths begin in."""
+    """`steps`: each with its comment. `languages`: documents of the sample by language, most frequent first.
+    `passed_over`: files that no source reads, with the reason. `folder`: of relative paths."""
 
     name: str
     steps: tuple[tuple[dict[str, Any], str], ...]
@@ -79,7 +79,7 @@ class FirstRecipe:
         return validated(yaml.safe_load(self.text), Origin(folder=self.folder or "."))
 
     def with_setting(self, step: str, setting: str, value: Any, comment: str) -> "FirstRecipe":
-        """The same with a setting of a step, and with a comment that explains it."""
+        """A copy with a setting of a step, and a comment that explains it."""
         steps = tuple(
             (settings | {setting: value}, f"{remark}; {comment}") if settings["step"] == step else (settings, remark)
             for settings, remark in self.steps
@@ -89,7 +89,7 @@ class FirstRecipe:
 
 @dataclass
 class _Group:
-    """Files that one source may name, as the user's paths lead to them."""
+    """Files that one source may name, by the user's paths."""
 
     root: str
     look: Look
@@ -98,10 +98,11 @@ class _Group:
 
 
 def first_recipe(patterns: Sequence[str], name: str = "", folder: str = "") -> FirstRecipe:
-    """A recipe for files and folders, to be written into `folder`, in which relative paths begin; default: this.
+    """Create a recipe for files and folders. It is for `folder` (default: the working folder), where relative paths
+    begin.
 
-    Raises FileNotFoundError for what is not there, or where no file can be read as a source; ValueError for a name that
-    recipes may not have."""
+    Raises FileNotFoundError for missing paths, or if no file can be read as a source; ValueError for an invalid
+    name."""
     groups: dict[tuple[str, str, Columns], _Group] = {}
     passed_over: list[tuple[str, str]] = []
     for root, paths in _roots(patterns).items():
@@ -143,7 +144,7 @@ def first_recipe(patterns: Sequence[str], name: str = "", folder: str = "") -> F
 
 
 def _roots(patterns: Sequence[str]) -> dict[str, list[str]]:
-    """The files below each folder that was given, or beside each file; without those that are hidden."""
+    """The files below each given folder, or beside each given file, without hidden files."""
     roots: dict[str, list[str]] = {}
     for path in patterns:
         if os.path.isdir(path):
@@ -159,7 +160,7 @@ def _roots(patterns: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _looked_at(paths: Sequence[str]) -> Iterator[tuple[str, Look, bool]]:
-    """Each file with what it is, and whether that was seen in itself, or in others of its suffix."""
+    """Each file with its kind, and whether the file itself was examined or only others with its suffix."""
     by_suffix: dict[str, list[str]] = {}
     for path in paths:
         if os.path.isfile(path):
@@ -177,8 +178,8 @@ def _looked_at(paths: Sequence[str]) -> Iterator[tuple[str, Look, bool]]:
 
 
 def _read(paths: Sequence[str]) -> list[Look]:
-    """PDF documents of a sample, read as the recipe will read them: in a guarded process, with less memory, since a
-    sample does without those that need much."""
+    """Read the PDF documents of a sample as the recipe will read them, in a guarded process, but with less memory,
+    because a sample can skip documents that need much."""
     extract = Extract(types=("pdf",), limits=Limits(page_memory=_PDF_MEMORY))
     sample = paths[:: max(1, len(paths) // _DOCUMENTS)][:_DOCUMENTS]
     payloads = (Path(path).read_bytes() for path in sample if os.path.getsize(path) <= extract.max_bytes)
@@ -189,7 +190,7 @@ def _read(paths: Sequence[str]) -> list[Look]:
 
 
 def _suffix(path: str) -> str:
-    """The suffix by which a glob finds such files, that of a compression included; "" if there is none."""
+    """The suffix for a glob, including that of the compression; "" if there is none."""
     stem, last = os.path.splitext(os.path.basename(path))
     if last.lower() in _COMPRESSED:
         return os.path.splitext(stem)[1] + last
@@ -214,7 +215,7 @@ def _sources(groups: Sequence[_Group], patterns: Sequence[str]) -> Iterator[Foun
 
 
 def _name(path: str, kind: str, taken: set[str]) -> str:
-    """A name for a source, of a folder or a file."""
+    """A name for a source, from a folder or a file."""
     base = Path(os.path.abspath(path)).name.split(".")[0].lower()
     base = re.sub(r"[^a-z0-9_]+", "-", base).strip("-")
     if not re.match("[a-z]", base):
@@ -228,7 +229,7 @@ def _name(path: str, kind: str, taken: set[str]) -> str:
 
 
 def _patterns(root: str, paths: Sequence[str]) -> list[str]:
-    """Globs that find these files and no others, or the files one by one."""
+    """Globs that match these files and no others, or else the list of files."""
     patterns: list[str] = []
     by_suffix: dict[str, list[str]] = {}
     for path in paths:
@@ -295,7 +296,7 @@ def _steps(sources: Sequence[FoundSource], language_counts: dict[str, int]) -> l
 
 
 def _steps_of_code() -> list[tuple[dict[str, Any], str]]:
-    """Steps of the shipped recipe `code`, which says more of them."""
+    """The steps of the shipped recipe `code`."""
     return [
         ({"step": "code_language"}, "by file names and extensions"),
         ({"step": "code"}, "measures what the next step decides by"),
@@ -308,7 +309,7 @@ def _steps_of_code() -> list[tuple[dict[str, Any], str]]:
 
 
 def _further(source: FoundSource) -> str:
-    """How the columns that are not taken can be."""
+    """How to use the columns that are not used."""
     if not source.others:
         return ""
     renamed = {f"their_{name.lower()}" if name in TAKEN else name: name for name in source.others}
@@ -317,7 +318,7 @@ def _further(source: FoundSource) -> str:
 
 
 def _flow(value: Any) -> str:
-    """A value of YAML in one line."""
+    """A value as YAML on one line."""
     if isinstance(value, str):
         return yaml.safe_dump([value], default_flow_style=True, width=1 << 30, allow_unicode=True).strip()[1:-1]
     return yaml.safe_dump(value, default_flow_style=True, width=1 << 30, sort_keys=False, allow_unicode=True).strip()
@@ -328,7 +329,7 @@ def _plural(count: int, what: str) -> str:
 
 
 def sampled(sources: Iterable[FoundSource]) -> Counter[str]:
-    """Documents of the sample: `documents`, and those of them that were HTML, `pages`."""
+    """Counts of the sample: `documents`, and how many of them were HTML, `pages`."""
     counted: Counter[str] = Counter()
     for source in sources:
         for each in source.looks:

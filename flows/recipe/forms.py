@@ -1,7 +1,7 @@
-"""A recipe as a flow's parameter: by name, in short, as YAML text, or field by field.
+"""A recipe as a flow's parameter: by name, in short form, as YAML text, or field by field.
 
-Prefect makes a form of the schema, and holds what a person gives against it before there is a run. What the schema
-cannot say, as settings that exclude each other, is refused when the run begins.
+Prefect creates a form from the schema, and validates values before it creates a run. Errors that a schema cannot
+express, such as settings that exclude each other, are raised when the run begins.
 """
 
 from collections.abc import Mapping
@@ -61,10 +61,10 @@ RecipeName = Annotated[
 
 
 def from_form(form: Any) -> Recipe:
-    """The recipe that a flow is given: what `gristmill.flows.recipe.recipe.load` takes, or the values of one of the
-    short forms.
+    """Load the recipe parameter of a flow: an argument of `gristmill.flows.recipe.recipe.load`, or the values of a
+    short form.
 
-    A newest snapshot is looked up. Raises RecipeError, and what `load` and `newest_snapshot` raise.
+    The snapshot `newest` is looked up. Raises RecipeError, and what `load` and `newest_snapshot` raise.
     """
     if isinstance(form, Mapping) and "yaml" in form:
         text = _checked(WrittenRecipe, form).yaml
@@ -75,9 +75,9 @@ def from_form(form: Any) -> Recipe:
 
 
 def pinned(form: Any, recipe: Recipe) -> Any:
-    """What was given, with the name of the snapshot in place of `newest`: so a retry reads the same crawl.
+    """The parameter with the name of the snapshot instead of `newest`, so that a retry reads the same crawl.
 
-    `recipe`: what `from_form` made of it.
+    `recipe`: the result of `from_form`.
     """
     if not (isinstance(form, Mapping) and form.get("snapshot") == NEWEST):
         return form
@@ -114,7 +114,8 @@ def _from_short(form: ShortRecipe) -> Recipe:
     return validated(data, origin)
 
 
-# Prefect holds parameters against the schema before they are loaded. Short forms first: a form opens on the first.
+# Prefect validates parameters with the schema before they are loaded. Short forms are first, because the form in the
+# user interface opens with the first one.
 RecipeLike = Annotated[
     Recipe, BeforeValidator(from_form, json_schema_input_type=ShortRecipe | RecipeName | WrittenRecipe | Recipe)
 ]

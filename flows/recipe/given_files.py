@@ -1,4 +1,4 @@
-"""Files and folders that a recipe names: first weights, tasks, a tokenizer."""
+"""Files and folders that a recipe names: initial weights, tasks, a tokenizer."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,8 +28,8 @@ JSON = TOKENIZERS[1]
 
 
 def initial_folder(settings: MachineSettings, recipe: Recipe) -> Path | None:
-    """The folder that `training.init_from` names, absolute; None for a recipe without it, or with the checkpoint of a
-    model. Raises ValueError for an address, FileNotFoundError for a folder without a tokenizer."""
+    """The absolute folder of `training.init_from`; None without it, or if it is the checkpoint of a model. Raises
+    ValueError for a remote address, FileNotFoundError for a folder without a tokenizer."""
     address = recipe.training.init_from
     if address is None or is_branch(settings, recipe):
         return None
@@ -44,25 +44,25 @@ def initial_folder(settings: MachineSettings, recipe: Recipe) -> Path | None:
 
 
 def init_digests(settings: MachineSettings, folder: Path) -> dict[str, str]:
-    """xxh3-128 of each file of weights, by name, and of a tokenizer.json, of which a stage keeps a form of its own."""
+    """xxh3-128 of each file of weights, by name, and of tokenizer.json, which a stage stores in another format."""
     paths, tokenizer = weight_files(folder), tokenizer_file(folder)
     return {path.name: digest(settings, path) for path in (*paths, *([tokenizer] if tokenizer.name == JSON else []))}
 
 
 def digest(settings: MachineSettings, path: Path) -> str:
-    """xxh3-128 of a file, known again by its size and time."""
+    """xxh3-128 of a file, cached by its size and time."""
     return fingerprints.fingerprint(str(path), f"{settings.local_folder}/fingerprints").rpartition(" ")[2]
 
 
 def tasks_folder(settings: MachineSettings, recipe: Recipe) -> Path | None:
-    """The folder that `training.eval_tasks` names, absolute; None for a recipe without it. Raises as `tasks_at`."""
+    """The absolute folder of `training.eval_tasks`; None without it. Raises as `tasks_at`."""
     path = recipe.training.eval_tasks
     return None if path is None else tasks_at(settings, path, "training.eval_tasks")
 
 
 def tasks_at(settings: MachineSettings, path: str, what: str) -> Path:
-    """A folder of tasks, absolute, given as `what`. Raises ValueError for an address, FileNotFoundError for a folder
-    without tasks."""
+    """The absolute path of a folder of tasks. `what`: the name of the setting. Raises ValueError for a remote address,
+    FileNotFoundError for a folder without tasks."""
     folder = settings.placed_folder(what, path)
     if not any(folder.glob("*.jsonl")):
         raise FileNotFoundError(f"{what} is {folder}, which has no *.jsonl file; give a folder with one file per task")
@@ -75,14 +75,14 @@ def task_digests(settings: MachineSettings, folder: Path) -> dict[str, str]:
 
 
 def tokenizer_path(settings: MachineSettings, recipe: Recipe) -> Path | None:
-    """The file that `tokenizer.path` names, absolute; None for a recipe without it. Raises as `tokenizer_at`."""
+    """The absolute path of `tokenizer.path`; None without it. Raises as `tokenizer_at`."""
     path = recipe.tokenizer.path
     return None if path is None else tokenizer_at(settings, path, "tokenizer.path")
 
 
 def tokenizer_at(settings: MachineSettings, address: str, what: str) -> Path:
-    """The file of a tokenizer, absolute, given as `what`. Raises ValueError for an address, FileNotFoundError where
-    there is no such file."""
+    """The absolute path of a tokenizer file. `what`: the name of the setting. Raises ValueError for a remote address,
+    FileNotFoundError for a missing file."""
     path = settings.placed_folder(what, address)
     if not path.is_file():
         raise FileNotFoundError(f"{what} is {path}, which does not exist; give an existing file")
@@ -90,7 +90,7 @@ def tokenizer_at(settings: MachineSettings, address: str, what: str) -> Path:
 
 
 def check_tokenizer_file(settings: MachineSettings, recipe: Recipe) -> int | None:
-    """The size of the vocabulary of the recipe's file; None for a recipe without one. Raises as `tokenizer_path` and
+    """The vocabulary size of the recipe's tokenizer file; None without one. Raises as `tokenizer_path` and
     `vocabulary`."""
     path = tokenizer_path(settings, recipe)
     if path is None:
@@ -102,20 +102,19 @@ def check_tokenizer_file(settings: MachineSettings, recipe: Recipe) -> int | Non
 
 
 def vocabulary(path: Path, end_of_text: str | None = None) -> int:
-    """The size of the vocabulary of a tokenizer's file. Raises ValueError for a file that is no tokenizer, loses
-    characters or ends no text. `end_of_text`: the name of that token in a tokenizer.json, None for a usual one."""
+    """The vocabulary size of a tokenizer file. Raises ValueError for a file that is not a tokenizer, loses characters,
+    or has no end-of-text token. `end_of_text`: the name of that token in tokenizer.json; None: a common one."""
     return len(tried(path, end_of_text).names)
 
 
 def tried(path: Path, end_of_text: str | None) -> "trials.Tried":
-    """What a tokenizer's file holds, and what it does to a few texts. Raises as
-    `gristmill.tasks.tokens.trial.tried`."""
+    """The contents of a tokenizer file, tried on a few texts. Raises as `gristmill.tasks.tokens.trial.tried`."""
     return trials.tried(path.read_bytes(), f"{path}", end_of_text)
 
 
 def training_problems(recipe: Recipe, settings: MachineSettings) -> Iterator[Problem]:
-    """What is wrong with the tokenizer's file, the weights that a training begins with, its tasks, and how the number
-    of processes divides the model."""
+    """Problems with the tokenizer file, the initial weights, the tasks, and the division of the model among
+    processes."""
     if processes := settings.training_processes * settings.nodes.count:
         try:
             recipe.training.parallel.shards(processes)

@@ -1,4 +1,4 @@
-"""`gristmill recipe new-step`: a step of one's own as a file to begin with, and its test."""
+"""`gristmill recipe new-step`: writes a template for a custom step, and its test."""
 
 import re
 from pathlib import Path
@@ -84,9 +84,9 @@ def test_a_recipe_names_it_where_the_machine_allows_it(monkeypatch):
 
 
 def write(name: str, folder: str | Path) -> list[Path]:
-    """Write `<name>_step.py`, a step on documents, and `test_<name>_step.py` into a folder; returns their paths.
+    """Write `<name>_step.py`, a document step, and `test_<name>_step.py` into a folder, and return their paths.
 
-    Raises ValueError for a name that no step can have, FileExistsError where a file is there.
+    Raises ValueError for an invalid name, FileExistsError if a file exists.
     """
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
         raise ValueError(f"{name!r} is not a valid step name: use a to z, 0 to 9 and _, and begin with a letter")

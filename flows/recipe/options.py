@@ -27,9 +27,9 @@ _KEY = "option"  # of a field's metadata
 
 @dataclass(frozen=True)
 class Option:
-    """How an option is shown and read. `min`: the smallest number; `flag`: on the command line, where it is not the
-    field's name; `metavar`: what stands for the value there; `shell`: the type of the words there, where it is not the
-    field's; `parser`: reads one word as the value, and raises ValueError."""
+    """How an option is shown and parsed. `min`: the smallest number. `flag`, `metavar`, `shell`: the name, the
+    placeholder and the type on the command line, if they differ from the field. `parser`: parses one word, and raises
+    ValueError."""
 
     description: str
     min: float | None = None
@@ -40,8 +40,8 @@ class Option:
 
 
 def option(description: str, default: Any = MISSING, **shown: Any) -> Any:
-    """A field of a dataclass of options. `default`: a value, or a function that makes one, such as `list`; `shown`:
-    fields of `Option`."""
+    """A field of a dataclass of options. `default`: a value, or a factory such as `list`. `shown`: fields of
+    `Option`."""
     metadata = {_KEY: Option(description, **shown)}
     if callable(default):
         return field(default_factory=default, metadata=metadata)
@@ -50,7 +50,7 @@ def option(description: str, default: Any = MISSING, **shown: Any) -> Any:
 
 @dataclass(frozen=True)
 class Changes:
-    """Other values of a recipe's keys, for a run. The run is recorded by the recipe's name, with these values."""
+    """Changed values of recipe keys for a run. The run is recorded under the recipe's name, with these values."""
 
     settings: list[str] = option(
         "recipe key to change, such as training.batch=32; repeatable", list, flag="--set", metavar="KEY=VALUE"
@@ -58,7 +58,7 @@ class Changes:
 
 
 def integers(text: str) -> list[int]:
-    """Whole numbers that are separated by commas. Raises ValueError."""
+    """Parse integers that are separated by commas. Raises ValueError."""
     try:
         return [int(number) for number in text.split(",") if number.strip()]
     except ValueError:
@@ -70,9 +70,9 @@ def _typed(name: str, kind: Any, option: Option, default: Any) -> Any:
 
 
 def spread(function: Callable[..., R]) -> Callable[..., R]:
-    """The function with the fields of its dataclasses of options as parameters in place of these.
+    """Replace a function's parameters that are dataclasses of options by their fields.
 
-    The docstring gets a line for each field below `Args:`, which Prefect shows.
+    The docstring gets a line per field below `Args:`, which Prefect shows.
     """
     call = with_parameters(function, _typed)
     text, lines = inspect.getdoc(function) or "", []
@@ -84,8 +84,8 @@ def spread(function: Callable[..., R]) -> Callable[..., R]:
 
 
 def with_parameters(function: Callable[..., R], annotate: Callable[[str, Any, Option, Any], Any]) -> Callable[..., R]:
-    """The function with the fields of its dataclasses of options as parameters in place of these; `annotate` gives the
-    annotation of each for the field's name, type, option and default."""
+    """Replace a function's parameters that are dataclasses of options by their fields. `annotate` returns the
+    annotation for a field's name, type, option and default."""
     signature = inspect.signature(function, eval_str=True)
     groups = {name: one.annotation for name, one in signature.parameters.items() if _is_options(one.annotation)}
     parameters = []

@@ -1,10 +1,9 @@
-"""Steps of users, classes in modules of theirs, and their engines and readers, functions there: found by name or by
-address.
+"""Finds users' steps (classes), engines and readers (functions) by name or address.
 
-A recipe alone runs no code. A class is taken from a module only if an installed distribution names it as an entry
-point of the group `gristmill.steps` (name = module:Class), or if the machine setting GRISTMILL_STEPS lists the module
-or a package above it. A recipe then names it by its own name, or as `module:Class`. The same holds for functions: the
-groups are `gristmill.engines` and `gristmill.readers`, and a recipe names `module:function`, or an entry point.
+A recipe by itself cannot run code. A class is imported from a module only if an installed distribution declares it as
+an entry point of the group `gristmill.steps` (name = module:Class), or if the machine setting GRISTMILL_STEPS lists the
+module or a package that contains it. Then a recipe can use its name, or `module:Class`. The same applies to functions:
+the groups are `gristmill.engines` and `gristmill.readers`, and a recipe has `module:function`, or an entry point.
 """
 
 import inspect
@@ -47,10 +46,10 @@ _KINDS = (DocumentStep, LearnedFilter)
 
 
 def find(name: str, built_in: Steps) -> type[Step] | None:
-    """The class that a recipe names, None if there is none of that name.
+    """The class of a step in a recipe, None if there is none.
 
-    `name`: its own name, or `module:Class`. Raises StepError for a module that is not allowed or not there, and for a
-    class that is no usable step.
+    `name`: its name, or `module:Class`. Raises StepError for a module that is missing or not allowed, and for a class
+    that is not a valid step.
     """
     if ":" in name:
         return checked(_at(name, allowed=_allowed(name)), built_in)
@@ -58,8 +57,8 @@ def find(name: str, built_in: Steps) -> type[Step] | None:
 
 
 def address_of(name: str, group: str) -> str | None:
-    """Where the engine or reader is that a recipe names, `module:function`; None for a name that there is not. Imports
-    no code. `group`: ENGINES or READERS. Raises StepError for a module that is not allowed."""
+    """The address `module:function` of an engine or reader in a recipe; None for an unknown name. Does not import it.
+    `group`: ENGINES or READERS. Raises StepError for a module that is not allowed."""
     if ":" not in name:
         point = _entry_points(group).get(name)
         return point.value if point else None
@@ -71,13 +70,13 @@ def address_of(name: str, group: str) -> str | None:
 
 
 def libraries_of(module: str) -> tuple[str, ...]:
-    """The distributions whose release decides what the functions of a user's module give: its LIBRARIES."""
+    """The distributions whose release affects the results of a user's module: its LIBRARIES."""
     return tuple(getattr(imported(module), "LIBRARIES", ()))
 
 
 def versions_of(step: Step) -> dict[str, int | str]:
-    """What of a step's code decides, for keys: by the step's name its version, and by the address of each class or
-    module of users that does its work the version that is declared there, or the digest of its code."""
+    """The versions in keys for a step: its own version by its name, and for each user's class or module that does its
+    work, by address, the declared version or the digest of the code."""
     kind = type(step)
     if not code_version.is_ours(kind.__module__):
         if "work_version" in vars(kind):
@@ -92,8 +91,8 @@ def versions_of(step: Step) -> dict[str, int | str]:
 
 
 def version_at(address: str) -> int | str:
-    """The VERSION that the module of a user's function declares, or the digest of its code. Raises StepError for one
-    that is no whole number."""
+    """The VERSION that the module of a user's function declares, or the digest of its code. Raises StepError if VERSION
+    is not an integer."""
     module = address.partition(":")[0]
     declared = getattr(imported(module), "VERSION", None)
     if declared is not None and not isinstance(declared, int):
@@ -102,17 +101,17 @@ def version_at(address: str) -> int | str:
 
 
 def names_of(group: str) -> list[str]:
-    """Names of the engines or readers of installed packages."""
+    """The names of engines or readers in installed packages."""
     return sorted(_entry_points(group))
 
 
 def may_be_known(name: str) -> bool:
-    """Whether a step of this name, or at this address, may be one of a user's on this machine. Imports no code."""
+    """Whether this name or address may be a user's step on this machine. Does not import code."""
     return _allowed(name) if ":" in name else name in _entry_points() or bool(_listed())
 
 
 def known(built_in: Steps) -> dict[str, type[Step]]:
-    """All steps of users that this machine knows, by name. Raises StepError for two of one name."""
+    """All users' steps on this machine, by name. Raises StepError if two have the same name."""
     by_name: dict[str, type[Step]] = {}
     kinds = [checked(_at(point.value, allowed=True), built_in, point.name) for point in _entry_points().values()]
     for module in _listed():
@@ -130,8 +129,8 @@ def known(built_in: Steps) -> dict[str, type[Step]]:
 
 
 def made(kind: type[Step], values: Mapping[str, Any]) -> Step:
-    """A step of a user's with these settings, whose methods have been called once: its decisions, or the slices of a
-    filter's settings. Raises StepError for what they do wrong, and ValidationError for wrong settings."""
+    """Create a user's step with these settings, and call its methods once: the decisions, or the slices of a filter's
+    settings. Raises StepError for their errors, ValidationError for invalid settings."""
     label = f"step {name_of(kind)}"
     try:
         step = kind.model_validate(dict(values))
@@ -159,12 +158,12 @@ def _accepted_settings(result: Any) -> Settings:
 
 
 def address(kind: type[Step]) -> str:
-    """`module:Class`, by which a recipe can name the class of a step."""
+    """`module:Class`, the address of a step's class in a recipe."""
     return f"{kind.__module__}:{kind.__qualname__}"
 
 
 def checked(kind: type, built_in: Steps, entry_point: str = "") -> type[Step]:
-    """The class, if it is one of the table or can be used beside it. Raises StepError."""
+    """Return the class if it is in the table of steps, or can be used in addition to it. Raises StepError."""
     if kind in built_in.values():
         return kind
     if not (inspect.isclass(kind) and issubclass(kind, _KINDS)):
@@ -196,7 +195,7 @@ def _functions(kind: type[Step]) -> tuple[str, ...]:
 
 
 def name_of(kind: type[Step]) -> str:
-    """The name that a class gives its steps."""
+    """The name of a class's steps."""
     return kind.model_fields["step"].default
 
 

@@ -1,4 +1,4 @@
-"""The proxy: the small model that decisions about data are made with, and how it is trained."""
+"""The proxy: the small model for decisions about data, and its training."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -19,7 +19,7 @@ TOKENS = 200_000  # of a run, where neither tokens nor steps are given
 _WHAT = "proxy"  # in sentences
 _KEYS = "name, model and learning_rates"
 
-# Fields of TrainingConfig that each run sets for itself, and what sets them.
+# Fields of TrainingConfig that each run sets, and what determines them.
 _SET_BY_RUNS = {
     "seed": "each pair of runs sets it",
     "order_seed": "each pair of runs sets it",
@@ -68,9 +68,8 @@ class ProxyConfig(Settings):
     @model_validator(mode="before")
     @classmethod
     def _of_one_length(cls, values: Any) -> Any:
-        """Steps by tokens or tokens by steps; the warm-up by its ratio. What is of another type is left to the fields.
-
-        So a training is judged with the steps that it has.
+        """Compute steps from tokens or tokens from steps, and the warm-up from its ratio, so that the training is
+        validated with its real number of steps. Values of another type are left to the validation of the fields.
         """
         if not isinstance(values, Mapping):
             return values
@@ -158,14 +157,14 @@ class ProxyConfig(Settings):
         return self.training.batch * self.model.seq_len
 
     def steps(self, tokens: int) -> int:
-        """The steps of a run of so many tokens: those that it fills."""
+        """The number of steps that so many tokens fill."""
         return tokens // self.step_tokens
 
     def run_training(self, tokens: int, learning_rate: float, seed: int, order_seed: int) -> TrainingConfig:
-        """The training of one run. The warm-up is `warmup_ratio` of its steps; without that, training.warmup_steps,
-        which are fewer in a run of fewer tokens than the proxy's, in proportion.
+        """The training configuration of one run. The warm-up is `warmup_ratio` of its steps. Without it,
+        training.warmup_steps, reduced in proportion in a run with fewer tokens than the proxy.
 
-        Raises ValueError for tokens that do not fill two steps.
+        Raises ValueError if the tokens do not fill two steps.
         """
         steps = self.steps(tokens)
         if steps < 2:
@@ -190,7 +189,7 @@ class ProxyConfig(Settings):
 
 
 def _of_two_lengths(tokens: int, filled: int, steps: int, batch: int, seq_len: int) -> tuple[tuple[str, ...], str]:
-    """What is wrong where `tokens` fill another number of steps than `training.steps`."""
+    """The problem if `tokens` fill another number of steps than `training.steps`."""
     sentence = f"is {steps:,}, but tokens {tokens:,} fill {filled:,} steps of {batch} x {seq_len} tokens"
     return ("training", "steps"), f"{sentence}; give one of the two"
 
@@ -200,9 +199,9 @@ def _warmup(ratio: float, steps: int) -> int:
 
 
 def load_proxy(proxy: Any = DEFAULT) -> ProxyConfig:
-    """A proxy from a YAML file, the name of a shipped one (`small`), a mapping, or a ProxyConfig.
+    """Load a proxy from a YAML file, the name of a shipped one (`small`), a mapping, or a ProxyConfig.
 
-    Raises FileNotFoundError, which lists the shipped proxies, or RecipeError with a line for all that is wrong.
+    Raises FileNotFoundError, which lists the shipped proxies, or RecipeError with a line per problem.
     """
     if isinstance(proxy, ProxyConfig):
         return proxy
@@ -210,5 +209,5 @@ def load_proxy(proxy: Any = DEFAULT) -> ProxyConfig:
 
 
 def proxy_file(proxy: Any) -> Path | None:
-    """The file of a proxy that is given by a name or a path, as for `load_proxy`; None for one that is in no file."""
+    """The file of a proxy with a name or path, as for `load_proxy`; None for one that is not in a file."""
     return settings_file.named_file(proxy, PROXIES, _WHAT) if isinstance(proxy, str | Path) else None

@@ -1,4 +1,4 @@
-"""The recipe: everything that decides what comes out, in one file that reads from top to bottom."""
+"""The recipe: everything that determines the output, in one file that reads from top to bottom."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -44,15 +44,15 @@ MIXTURES = Path(__file__).with_name("mixtures")
 
 
 def names() -> list[str]:
-    """Of the mixtures that ship."""
+    """The names of the shipped mixtures."""
     return sorted(path.stem for path in MIXTURES.glob("*.yaml"))
 
 
 def by_name(value: Any) -> Any:
-    """The values of a mixture that is given by the name of one that ships, or by the path of a YAML file; any other
-    value as it is.
+    """The values of a mixture, given by the name of a shipped one or the path of a YAML file. Other values are returned
+    unchanged.
 
-    Raises ValueError, which lists what ships, and RecipeError for a file that is not YAML.
+    Raises ValueError, which lists the shipped ones, and RecipeError for a file that is not YAML.
     """
     if not isinstance(value, str):
         return value
@@ -69,7 +69,7 @@ RECIPES = Path(__file__).with_name("recipes")
 
 
 def shipped_names() -> list[str]:
-    """Names of the recipes that ship."""
+    """The names of the shipped recipes."""
     return sorted(path.stem for path in RECIPES.glob("*.yaml"))
 
 
@@ -328,8 +328,8 @@ class Recipe(Settings):
             )
 
     def trained_tokenizer(self) -> Tokenizer:
-        """The recipe's, with the tokens as symbols that the objective of training and fill-in-the-middle need. How
-        often a middle is moved is no matter of the tokenizer."""
+        """The recipe's tokenizer, with the symbols that the training objective and fill-in-the-middle need. The rate of
+        fill-in-the-middle does not affect the tokenizer."""
         own = (
             *own_tokens(self.training, self.model.seq_len),
             *(self.tokenizer.fim.tokens if self.tokenizer.fim else ()),
@@ -338,7 +338,7 @@ class Recipe(Settings):
         return self.tokenizer.model_copy(update={"symbols": symbols, "fim": None})
 
     def training_mixture(self) -> Mixture:
-        """The mixture. Raises ValueError for a recipe without one, from which nothing can be trained."""
+        """The mixture. Raises ValueError for a recipe without one, because it cannot be trained."""
         if self.mixture is None:
             weights = ", ".join(f"{source.name}: 1" for source in self.sources)
             raise ValueError(
@@ -349,28 +349,28 @@ class Recipe(Settings):
 
     @property
     def heldout_fraction(self) -> float:
-        """Of the documents that no training sees. Without a mixture the default, so that one that is added later finds
-        the models of learned filters made."""
+        """The share of documents that no training uses. The default without a mixture, so that adding one later does
+        not make the models of learned filters again."""
         return self.mixture.heldout_fraction if self.mixture else Mixture.model_fields["heldout_fraction"].default
 
     @property
     def heldout_documents(self) -> int:
-        """Of each source at most, about; without a mixture the default, too."""
+        """The approximate maximum per source. The default without a mixture."""
         return self.mixture.heldout_documents if self.mixture else Mixture.model_fields["heldout_documents"].default
 
     @property
     def before(self) -> tuple[Url, ...]:
-        """The steps ahead of the extraction."""
+        """The steps before the extraction."""
         return tuple(step for step in self.steps[: self._extracted] if isinstance(step, Url))
 
     @property
     def extract(self) -> Extract:
-        """The step, or what it does by default: records of tables and of text files have their text already."""
+        """The extraction step, or its defaults, because records of tables and text files already have their text."""
         return next((step for step in self.steps if isinstance(step, Extract)), Extract())
 
     @property
     def _extracted(self) -> int:
-        """The place of the first step behind the extraction: without one of those behind a `url` at the beginning."""
+        """The index of the first step after the extraction. Without one, of the first step after an initial `url`."""
         for index, step in enumerate(self.steps):
             if isinstance(step, Extract):
                 return index + 1
@@ -382,12 +382,12 @@ class Recipe(Settings):
 
     @property
     def after(self) -> tuple:
-        """The steps on documents: those behind the extraction and the normalization."""
+        """The steps on documents, after the extraction and the normalization."""
         return self.steps[self._extracted + (self.normalize is not None) :]
 
     @property
     def choosing(self) -> tuple[DocumentStep, ...]:
-        """The document steps right behind the extraction, where the engine `union` chooses texts by them."""
+        """The document steps directly after the extraction, if the engine `union` uses them to choose texts."""
         behind = takewhile(lambda step: isinstance(step, DocumentStep), self.after)
         return tuple(behind) if self.extract.engine == UNION else ()
 
@@ -396,7 +396,7 @@ _LARGEST = 2**63 - 1
 
 
 def _huge_numbers(value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
-    """Whole numbers that no table and no library takes."""
+    """Integers that are too large for tables and libraries."""
     if isinstance(value, int) and abs(value) > _LARGEST:
         yield path, f"is {shown(value)}; give a number of at most {_LARGEST:,}"
     elif isinstance(value, dict):
@@ -408,7 +408,7 @@ def _huge_numbers(value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
 
 
 def _remedy(signal: str) -> str:
-    """Where a column comes from that is missing: the step that ships which gives it, or the files of a source."""
+    """The origin of a missing column: the shipped step that measures it, or the files of a source."""
     names = [f"`{name}`" for name, kind in document_steps().items() if signal in [each.name for each in kind.signals]]
     if step := " or ".join(names) or ADVICE.get(signal):
         return f"add {step} before it"
@@ -420,9 +420,9 @@ def _reads(step: Step) -> tuple[str, ...]:
 
 
 def load(recipe: Any) -> Recipe:
-    """A recipe from a YAML file, the name of a shipped one (`demo` or `demo.yaml`), a mapping, or a Recipe.
+    """Load a recipe from a YAML file, the name of a shipped one (`demo` or `demo.yaml`), a mapping, or a Recipe.
 
-    Raises FileNotFoundError, which lists the shipped recipes, or RecipeError with a line for all that is wrong.
+    Raises FileNotFoundError, which lists the shipped recipes, or RecipeError with a line per problem.
     """
     if isinstance(recipe, Recipe):
         return recipe
@@ -430,20 +430,20 @@ def load(recipe: Any) -> Recipe:
 
 
 def argument_of(recipe: Any) -> str:
-    """A recipe as a command takes it: its name or path, quoted for a shell; RECIPE for one that is in no file."""
+    """A recipe as an argument of a command: its name or path, quoted for a shell; RECIPE if it is not in a file."""
     return shlex.quote(f"{recipe}") if isinstance(recipe, str | Path) else "RECIPE"
 
 
 def read(recipe: Any) -> tuple[Any, Origin]:
-    """The values of a recipe, given as for `load`, before they are checked. Raises as `load` does."""
+    """The values of a recipe, given as for `load`, before validation. Raises as `load` does."""
     return settings_file.read(recipe, RECIPES, "recipe")
 
 
 def validated(data: Any, origin: Origin) -> Recipe:
-    """The recipe with these values. Raises RecipeError with a line for all that is wrong."""
+    """The recipe with these values. Raises RecipeError with a line per problem."""
     return settings_file.validated(Recipe, data, origin, "recipe", "name, sources and steps")
 
 
 def dump(recipe: Recipe) -> str:
-    """The recipe as YAML, complete with all defaults."""
+    """The recipe as YAML with all defaults."""
     return yaml.safe_dump(recipe.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=100)

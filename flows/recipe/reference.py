@@ -1,4 +1,4 @@
-"""The JSON schema of recipes for editors, from the settings themselves.
+"""The JSON schema of recipes for editors, generated from the settings.
 
     gristmill recipe schema --to recipe.schema.json
 
@@ -24,9 +24,9 @@ OF_EVERY_STEP = {"only": ["web"], "except": ["legal"]}  # its settings, with an 
 
 
 def schema() -> dict[str, Any]:
-    """A JSON schema (draft 2020-12) of a recipe's file, the steps of one's own among its steps, with examples.
+    """The JSON schema (draft 2020-12) of a recipe's file, with examples, including custom steps.
 
-    What no schema can say, such as settings that exclude each other, `gristmill check` says.
+    `gristmill check` reports problems that a schema cannot express, such as settings that exclude each other.
     """
     document = Recipe.model_json_schema()
     steps = document["properties"]["steps"]["items"]
@@ -64,7 +64,7 @@ def schema() -> dict[str, Any]:
 
 
 def examples() -> dict[str, dict[str, Any]]:
-    """An example of each setting that has no value by default, by the name of its class."""
+    """An example of each setting without a default value, by the name of its class."""
     by_class: dict[str, dict[str, Any]] = yaml.safe_load(EXAMPLES.read_text(encoding="utf-8"))
     for step in BUILT_IN.values():
         by_class[step.__name__] = by_class.get(step.__name__, {}) | OF_EVERY_STEP

@@ -1,6 +1,6 @@
-"""Settings in a YAML file, of a recipe or a proxy: one that ships, by its name, or a user's, by its path.
+"""Settings of a recipe or a proxy in a YAML file: a shipped one by name, or a user's by path.
 
-`parse_yaml` gives the values and the line of every key. An error is one line with its place in the file.
+`parse_yaml` returns the values and the line of every key. An error is one line with its place in the file.
 """
 
 import json
@@ -18,20 +18,20 @@ from gristmill.flows.recipe.errors import Finding, KeyPath, Origin, RecipeError,
 from gristmill.storage.address import FOLDER
 
 MAX_BYTES = 1 << 20
-# An alias stands for a whole tree: a few lines of aliases of aliases are billions of values.
+# An alias stands for a whole tree, so a few lines of nested aliases can be billions of values.
 MAX_ALIASES = 16
 MAX_DEPTH = 32
 MAX_VALUES = 50_000  # keys, values and brackets: a recipe with 5,000 sources has 40,000
-# Tags of values that a recipe may have; others are bytes, sets, or pairs.
+# Tags of values that a recipe may have. Others are bytes, sets, or pairs.
 _TAGS = frozenset(
     f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float", "str", "timestamp", "map", "seq", "merge")
 )
-# Numbers in base 8 and 60 ("Integer Language-Independent Type for YAML Version 1.1"), which hardly anybody means.
+# Numbers in base 8 and 60 ("Integer Language-Independent Type for YAML Version 1.1"), which are usually unintended.
 _ODD_NUMBER = re.compile(r"[-+]?(0[0-9_]+|[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?)")
 
 
 def parse_yaml(data: bytes, name: str) -> tuple[Any, Origin]:
-    """The values of a recipe's file and where each stands. Raises RecipeError with one finding."""
+    """The values of a recipe's file, and the line of each. Raises RecipeError with one finding."""
     if len(data) > MAX_BYTES:
         raise _yaml_error(
             name, None, f"has {len(data):,} bytes, where a recipe has at most {MAX_BYTES:,}; name a recipe"
@@ -102,8 +102,8 @@ def _check_size(text: str, name: str) -> None:
 def _lines(
     node: yaml.Node, path: KeyPath, name: str, above: tuple[yaml.Node, ...] = ()
 ) -> Iterator[tuple[KeyPath, int]]:
-    """Every path with its line, from 1. Raises RecipeError for a key that is there twice, and for a number that YAML
-    1.1 reads as another one."""
+    """Every path with its line, from 1. Raises RecipeError for a repeated key, and for a number that YAML 1.1 reads as
+    another one."""
     if any(node is one for one in above):
         raise _yaml_error(name, node.start_mark, "contains itself through an alias (*name); write the values out")
     if node.tag not in _TAGS:
@@ -137,11 +137,10 @@ Value = str | int | float | bool | None | Mapping[str, int]
 
 
 def edited(text: str, section: str, values: Mapping[str, Value]) -> str:
-    """The YAML `text` with these values of a section that is a mapping, as `training`.
+    """Set values of a section in the YAML `text`. The section is a mapping, such as `training`.
 
-    A value that is there is replaced where it stands; a key that is not there is added behind the section's last one. A
-    section that is missing is added at the end. Raises ValueError for a text that is no mapping, or whose section is
-    none.
+    Existing values are replaced in place, new keys are added after the section's last key, and a missing section is
+    added at the end. Raises ValueError if the text or the section is not a mapping.
     """
     root = yaml.compose(text, Loader=yaml.SafeLoader)
     if not isinstance(root, yaml.MappingNode) or root.flow_style:
@@ -193,9 +192,9 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def named_file(name: str | Path, shipped: Path, what: str) -> Path:
-    """The file at a path, or that of the folder `shipped` by its name, with its suffix or without.
+    """The file at a path, or in the folder `shipped` by name, with or without its suffix.
 
-    `what`: a word for it. Raises FileNotFoundError, which lists what ships, and IsADirectoryError.
+    `what`: for messages. Raises FileNotFoundError, which lists the shipped files, and IsADirectoryError.
     """
     path = Path(name)
     ships = shipped / f"{path.name.removesuffix('.yaml')}.yaml"
@@ -211,7 +210,7 @@ def named_file(name: str | Path, shipped: Path, what: str) -> Path:
 
 
 def read(source: Any, shipped: Path, what: str) -> tuple[Any, Origin]:
-    """The values that are given as a file's name or path, or as they are; not checked yet. Raises as `named_file`, and
+    """The values of a file, given by name or path, or the given values; not validated. Raises as `named_file`, and
     RecipeError for a file that is not YAML."""
     if not isinstance(source, str | Path):
         return source, Origin(what)
@@ -224,8 +223,7 @@ def read(source: Any, shipped: Path, what: str) -> tuple[Any, Origin]:
 
 
 def validated(model: type[M], data: Any, origin: Origin, what: str, keys: str) -> M:
-    """The settings with these values; `keys`: those that each has. Raises RecipeError with a line for all that is
-    wrong."""
+    """Validate values as settings. `keys`: the valid keys of each. Raises RecipeError with a line per problem."""
     if not isinstance(data, Mapping):
         description = "is empty" if data is None else f"is a {type(data).__name__}"
         raise RecipeError([Finding(origin.name, "", f"{description}; a {what} has the keys {keys}")])

@@ -1,6 +1,7 @@
-"""Packages that a recipe needs and this machine lacks, before a run: of steps, of sources, of addresses, of indexes.
+"""Finds missing packages of a recipe before a run: of steps, sources, addresses and indexes.
 
-Steps and sources declare what they need; `gristmill.tasks.engine.extras` knows what is installed, and what installs it.
+Steps and sources declare what they need; `gristmill.tasks.engine.extras` knows what is installed, and how to install
+it.
 """
 
 import re
@@ -16,8 +17,8 @@ _REMOTE = re.compile("(?:https?|s3a?)://.+", re.IGNORECASE)
 
 
 def shortages(recipe: Recipe, settings: MachineSettings) -> Iterator[Problem]:
-    """A problem for each step, source and index whose packages are missing, with what installs them, and one for the
-    first address of each part of the recipe that cannot be read without them."""
+    """A problem, with the fix, for each step, source and index whose packages are missing, and one for the first
+    address in each part of the recipe that cannot be read without them."""
     for index, step in enumerate(recipe.steps):
         if sentence := step.shortage():
             yield ("steps", index, "step"), sentence
@@ -31,7 +32,7 @@ def shortages(recipe: Recipe, settings: MachineSettings) -> Iterator[Problem]:
 
 
 def is_remote_short(recipe: Recipe, settings: MachineSettings) -> bool:
-    """Whether the recipe or the home has an address that cannot be read, since packages are missing."""
+    """Whether an address in the recipe or the home cannot be read because packages are missing."""
     return any(_of_addresses(recipe, settings))
 
 
@@ -53,7 +54,7 @@ def _sentence(what: str, address: str) -> str:
 
 
 def _addresses(value: Any) -> Iterator[str]:
-    """The remote addresses in a part of a recipe. `url_prefixes` are of pages, and open nothing."""
+    """The remote addresses in a part of a recipe. `url_prefixes` are addresses of pages, which are not opened."""
     if isinstance(value, Mapping):
         for key, each in value.items():
             if key != "url_prefixes":

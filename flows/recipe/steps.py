@@ -1,7 +1,7 @@
-"""The table of steps: from it follow the recipe's steps, what makes them, what can be replayed, and `gristmill recipe
-rules`.
+"""The table of steps. It determines the steps of recipes, the functions that make their stages, what can be replayed,
+and `gristmill recipe rules`.
 
-Settings alone are imported here; what makes a step, and its work, when it is needed.
+Only settings are imported here. The functions that make stages, and the work, are imported when they are needed.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -72,8 +72,8 @@ from gristmill.tasks.url.step import Url
 
 @dataclass(frozen=True)
 class TableRow:
-    """A step: its settings, and for one that looks at all documents the function that makes its stages, as
-    `module:function`. Steps on documents are measured in one pass with their neighbors, and decided together."""
+    """A step: its settings and, for a corpus step, the function that makes its stages, as `module:function`. Adjacent
+    document steps are measured in one pass and decided together."""
 
     settings: type[Step]
     stages: str = ""
@@ -129,7 +129,7 @@ _STAGES = {row.settings: row.stages for row in TABLE}
 
 
 def _read(entry: Any, built_in: Callable[[Any], Step]) -> Step:
-    """A step of a recipe: built in, or a user's own, by its name or as `module:Class`, with a suffix or without."""
+    """A step of a recipe: a built-in one, or a user's by name or as `module:Class`, with or without a suffix."""
     if isinstance(entry, Step):
         own_steps.checked(type(entry), BUILT_IN)
         return entry
@@ -147,7 +147,7 @@ def _read(entry: Any, built_in: Callable[[Any], Step]) -> Step:
 
 
 def _built_in_name(value: Any) -> Any:
-    """By which of its names the table knows a step; None for what has none."""
+    """The name of a step in the table; None for a value without one."""
     name = value.get("step") if isinstance(value, Mapping) else getattr(value, "step", None)
     base = base_name_of(name) if isinstance(name, str) else name
     if named_kind(base) is not None:
@@ -156,7 +156,7 @@ def _built_in_name(value: Any) -> Any:
 
 
 def _with_engines(values: dict[str, Any]) -> dict[str, Any]:
-    """The settings of `extract`, engines of a user's by their addresses."""
+    """The settings of `extract`, with users' engines by their addresses."""
     settings = dict(values)
     if "engine" in values:
         settings["engine"] = _engine(values["engine"], (*ENGINE_NAMES, UNION))
@@ -177,7 +177,7 @@ def _engine(engine: Any, names: tuple[str, ...]) -> Any:
 
 
 def read_source(value: Any) -> Any:
-    """A source of a recipe, a reader of a user's by its address."""
+    """A source of a recipe, with a user's reader by its address."""
     if not isinstance(value, Mapping) or not isinstance(reader := value.get("reader"), str):
         return value
     address = own_steps.address_of(reader, own_steps.READERS)
@@ -191,7 +191,7 @@ def read_source(value: Any) -> Any:
 
 
 def _write(step: Step, built_in: SerializerFunctionWrapHandler, info: SerializationInfo) -> Any:
-    """A step so that `_read` finds its class again."""
+    """A step in the form that `_read` reads."""
     if type(step) in BUILT_IN.values():
         return built_in(step)
     suffix = step.step.removeprefix(step.base_name)
@@ -210,13 +210,13 @@ else:
 
 
 def builder_of(step: CorpusStep) -> Callable[..., Any]:
-    """The function that makes the stages of a step that looks at all documents; a user's own is a learned filter."""
+    """The function that makes the stages of a corpus step. A user's corpus step is a learned filter."""
     module, function = _STAGES.get(type(step), _LEARNED).split(":")
     return getattr(import_module(module), function)
 
 
 def filter_stages(steps: Iterable[Step]) -> tuple[str, ...]:
-    """Names of the stages of learned filters: of all that ship, and of the user's own among `steps`.
+    """Names of the stages of learned filters: of all shipped ones, and of users' filters among `steps`.
 
     A filter has `<step>_model`, `<step>` and `<step>_cut` (`gristmill.flows.stages.learned_filters`).
     """
@@ -226,14 +226,14 @@ def filter_stages(steps: Iterable[Step]) -> tuple[str, ...]:
 
 
 def thresholds_of(step: Step) -> tuple[str, ...]:
-    """The settings that only decide, by signals or scores that are stored: they can be replayed."""
+    """The settings that only apply to stored signals or scores, so they can be replayed."""
     if isinstance(step, DocumentStep):
         return tuple(name for name in type(step).model_fields if name not in ("step", *SCOPE, *step.signal_fields))
     return step.decision_fields if isinstance(step, CorpusStep) else ()
 
 
 def modules_of(step: Step) -> tuple[str, ...]:
-    """The modules whose code decides what a step does: its settings and its work. Raises ValueError for `__main__`."""
+    """The modules with the code of a step: its settings and its work. Raises ValueError for `__main__`."""
     kind = type(step)
     if "__main__" in (kind.__module__, kind.work):
         raise ValueError(f"the step {step.step} is defined in __main__: move it to a module that workers can import")
@@ -241,7 +241,7 @@ def modules_of(step: Step) -> tuple[str, ...]:
 
 
 def document_steps() -> dict[str, type[DocumentStep]]:
-    """All steps on documents by name: built in, of entry points, and of the modules that GRISTMILL_STEPS names."""
+    """All document steps by name: built-in, of entry points, and of the modules in GRISTMILL_STEPS."""
     return {
         name: kind for name, kind in (BUILT_IN | own_steps.known(BUILT_IN)).items() if issubclass(kind, DocumentStep)
     }
@@ -253,7 +253,7 @@ def document_steps() -> dict[str, type[DocumentStep]]:
 
 
 def repeated_steps(steps: Sequence[Step], sources: Sequence[str]) -> Iterator[tuple[KeyPath, str]]:
-    """What is wrong with steps that a recipe has more than once."""
+    """Problems with steps that a recipe has more than once."""
     for index, step in enumerate(steps):
         earlier = [one for one in steps[:index] if one.base_name == step.base_name]
         if step.step in [one.step for one in earlier]:
@@ -282,7 +282,7 @@ def _remedy(step: Step) -> str:
 
 
 def source_problems(index: int, step: Step, sources: Sequence[Source]) -> Iterator[tuple[KeyPath, str]]:
-    """What is wrong with the sources of a step, given by its place."""
+    """Problems with the sources of a step, which is given by its path."""
     key = "except" if step.only is None else "only"
     exempt = {source.name for source in sources if not step.applies_to(source.name)}
     left = [source.name for source in sources if source.name not in exempt]
@@ -300,7 +300,7 @@ def source_problems(index: int, step: Step, sources: Sequence[Source]) -> Iterat
 
 
 def unmeasured_columns(steps: Sequence[Step], sources: Sequence[str]) -> Iterator[tuple[KeyPath, str]]:
-    """Steps that read what an earlier step does not measure for all of their sources."""
+    """Steps that read columns which no earlier step measures for all of their sources."""
     measured: dict[str, set[str]] = {}
     for index, step in enumerate(steps):
         for name in _read_by(step):
@@ -320,13 +320,13 @@ def unmeasured_columns(steps: Sequence[Step], sources: Sequence[str]) -> Iterato
 
 
 def column_problems(steps: Sequence[Step], sources: Sequence[Source]) -> Iterator[tuple[KeyPath, str]]:
-    """What is wrong with the columns that steps read."""
+    """Problems with the columns that steps read."""
     yield from unmeasured_columns(steps, [source.name for source in sources])
     yield from annotation_problems(steps, sources)
 
 
 def annotation_problems(steps: Sequence[Step], sources: Sequence[Source]) -> Iterator[tuple[KeyPath, str]]:
-    """What is wrong with the columns of annotations that steps learn from."""
+    """Problems with the columns of annotations that steps learn from."""
     own = [name for source in sources for name, _ in source.read_columns.own]
     every = any(
         source.read_columns.every for source in sources
@@ -349,7 +349,7 @@ def annotation_problems(steps: Sequence[Step], sources: Sequence[Source]) -> Ite
 
 
 def _read_by(step: Step) -> tuple[str, ...]:
-    """The columns without which a step fails, or drops documents."""
+    """The columns that a step needs: without them it fails or drops documents."""
     if isinstance(step, Where):
         return tuple(step.columns) if step.nulls is None else ()
     reads = step.reads if isinstance(step, DocumentStep | CorpusStep) else ()

@@ -1,4 +1,4 @@
-"""Recipes that differ from another one in one thing, as candidates of a comparison do; what differs between two."""
+"""Variants of a recipe, such as the candidates of a comparison, and the differences between two recipes."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,23 +20,22 @@ _JSONL = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".json", ".json.gz", ".json.zst")
 
 @dataclass(frozen=True)
 class Variant:
-    """`label`: what differs, for people."""
+    """`label`: the difference, for people."""
 
     label: str
     recipe: Recipe
 
 
 def changed(recipe: Recipe, settings: Sequence[str]) -> Recipe:
-    """The recipe with these values, as `variant` takes them; its errors are raised."""
+    """The recipe with these values, in the form of `variant`, and raises as it does."""
     return variant(recipe, *settings).recipe if settings else recipe
 
 
 def variant(recipe: Recipe, *settings: str) -> Variant:
     """The recipe with other values, each given as `minhash.threshold=0.9`: a step's setting, or a key of the recipe.
 
-    The value is YAML, that of an expression the text as it is. Steps and sources are named, `steps.minhash.threshold`
-    and `sources.web.warc` are the same as in errors about recipes. Raises RecipeError for what is no key, and for a
-    recipe that is then wrong.
+    The value is YAML, except that an expression is used as it is. Steps and sources have their names, as in error
+    messages: `steps.minhash.threshold`, `sources.web.warc`. Raises RecipeError for an unknown key or an invalid result.
     """
     data, whole = _values(recipe), recipe.model_dump(mode="json")
     for setting in settings:
@@ -46,7 +45,7 @@ def variant(recipe: Recipe, *settings: str) -> Variant:
 
 
 def without(recipe: Recipe, step: str) -> Variant:
-    """The recipe without a step. Raises RecipeError where there is no such step, or another one depends on it."""
+    """The recipe without a step. Raises RecipeError if it has no such step, or if another step depends on it."""
     names = [one.step for one in recipe.steps]
     label = f"without {step}"
     if step not in names:
@@ -58,14 +57,14 @@ def without(recipe: Recipe, step: str) -> Variant:
 
 
 def raw(recipe: Recipe) -> Variant:
-    """The recipe with the steps alone that make documents: `url`, `extract`, which a recipe of texts need not name, and
+    """The recipe with only the steps that make documents: `url`, `extract` (optional for recipes of texts) and
     `normalize`."""
     return Variant("raw", validated(_without_later_steps(recipe), Origin("raw")))
 
 
 def unfiltered(recipe: Recipe) -> Recipe:
-    """The recipe with `extract` and `normalize` alone: every document of its sources, which no filter has seen. It has
-    no mixture, which may read what later steps measure."""
+    """The recipe with only `extract` and `normalize`: every document of its sources, unfiltered. It has no mixture,
+    because a mixture may read signals of later steps."""
     data = _without_later_steps(recipe)
     data["steps"] = data["steps"][len(recipe.before) :]
     data.pop("mixture", None)
@@ -81,12 +80,12 @@ def _without_later_steps(recipe: Recipe) -> dict[str, Any]:
 
 
 def difference(base: Recipe, other: Recipe) -> list[str]:
-    """What differs between two recipes, as the lines of a unified diff: `@@ steps.minhash @@`, then `-threshold: 0.8`
-    and `+threshold: 0.9`. Names of recipes are left out.
+    """The differences between two recipes, as lines of a unified diff: `@@ steps.minhash @@`, then `-threshold: 0.8`
+    and `+threshold: 0.9`. The names of the recipes are ignored.
 
-    Steps and sources are compared by their names: their list with one neighbor, where it differs, then the settings
-    that differ of those in both, defaults too. One that a recipe alone has is shown with what it gives that is not the
-    default.
+    Steps and sources are compared by name: first their list with one neighbor, if it differs, then the differing
+    settings of those in both, including defaults. A step or source that only one recipe has is shown with its settings
+    that are not the default.
     """
     before, now = (recipe.model_dump(mode="json", exclude={"name"}) for recipe in (base, other))
     lines: list[str] = []
@@ -108,7 +107,7 @@ _WIDTH = 100  # characters of a line, above which a list has a line for each ent
 
 
 def _listed(recipe: Recipe, key: str, whole: set[str]) -> list[str]:
-    """The names of steps or sources; those of `whole` with what the recipe gives them that is not the default."""
+    """The names of steps or sources. Those in `whole` have their settings that are not the default."""
     named = _ENTRIES[key]
     lines = []
     for entry in getattr(recipe, key):
@@ -121,7 +120,7 @@ def _listed(recipe: Recipe, key: str, whole: set[str]) -> list[str]:
 
 
 def _hunk(name: str, before: Any, now: Any) -> list[str]:
-    """The settings that differ of what both recipes have; `name`: its path."""
+    """The differing settings of a step, source or block that both recipes have. `name`: its path."""
 
     def lines(value: Any) -> list[str]:
         return list(_lines(value if isinstance(value, dict) else {name.rpartition(".")[2]: value}))
@@ -130,13 +129,13 @@ def _hunk(name: str, before: Any, now: Any) -> list[str]:
 
 
 def _diff(name: str, before: list[str], now: list[str], context: int) -> list[str]:
-    """The lines of the hunks, under one head that names what they are about."""
+    """The lines of the hunks under one header with their path."""
     _, _, *lines = [*unified_diff(before, now, n=context, lineterm="")] or ["", ""]
     return [f"@@ {name} @@", *(line for line in lines if not line.startswith("@@"))] if lines else []
 
 
 def _lines(values: Mapping[str, Any], path: str = "") -> Iterator[str]:
-    """A line for each setting, by its path."""
+    """A line per setting, by path."""
     for key, value in values.items():
         name = f"{path}{key}"
         if isinstance(value, dict) and value:
@@ -156,10 +155,10 @@ def _flow(value: Any) -> str:
 
 
 def texts_alone(recipe: Recipe, texts: Mapping[str, str]) -> Recipe:
-    """A recipe that reads texts that are given apart from the sources, normalized as the recipe normalizes.
+    """A recipe that reads only separate texts, and normalizes them as the given recipe does.
 
-    `texts`: by name JSON lines with `text` and, if they have it, `url`, Parquet with a column `text`, a .txt file, or a
-    folder of them, each a path or an address.
+    `texts`: paths or addresses by name: JSON Lines with `text` and optionally `url`, Parquet with a column `text`, a
+    .txt file, or a folder of these.
     """
     steps: list = [
         {"step": "extract", "engine": "plain"},
@@ -170,7 +169,8 @@ def texts_alone(recipe: Recipe, texts: Mapping[str, str]) -> Recipe:
 
 
 def _files(address: str) -> dict[str, Any]:
-    """The files of a text set as the keys of a source. Raises FileNotFoundError for what has no end, as /dev/zero."""
+    """The files of a text set as the keys of a source. Raises FileNotFoundError for a file without end, as
+    /dev/zero."""
     if os.path.exists(address) and not (os.path.isfile(address) or os.path.isdir(address)):
         raise FileNotFoundError(
             f"the text set {address} is a pipe or a device: write its texts to a file, and give that file"
@@ -185,7 +185,7 @@ def _files(address: str) -> dict[str, Any]:
 
 
 def _values(recipe: Recipe) -> dict[str, Any]:
-    """The values that a recipe gives, without defaults: an error then proposes a key that is not there."""
+    """The values of a recipe without defaults, so that errors can propose missing keys."""
     data = recipe.model_dump(mode="json", exclude_unset=True)
     for step, values in zip(recipe.steps, data["steps"], strict=True):
         values.setdefault("step", step.step)
@@ -193,7 +193,7 @@ def _values(recipe: Recipe) -> dict[str, Any]:
 
 
 def _set(data: dict[str, Any], whole: dict[str, Any], setting: str) -> None:
-    """Put one value into the values of a recipe, and into `whole`, the same with all defaults."""
+    """Set a value in the values of a recipe, and in `whole`, the values with all defaults."""
     name, equals, value = setting.partition("=")
     keys = name.strip().split(".")
     if not equals or not all(keys):
@@ -225,8 +225,8 @@ def _set(data: dict[str, Any], whole: dict[str, Any], setting: str) -> None:
 
 
 def given_value(name: str, value: str) -> Any:
-    """The value of a setting that a command is given: YAML, but of an expression the text as it is, in which quotes,
-    colons and `#` stand for themselves. Raises YAMLError."""
+    """The value of a setting on the command line: YAML, except that an expression is used as it is, with its quotes,
+    colons and `#`. Raises YAMLError."""
     if not _is_expression(name):
         return yaml.safe_load(value)
     text = value.strip()
@@ -239,7 +239,7 @@ def given_value(name: str, value: str) -> Any:
 
 
 def replaced(name: str, value: Any) -> tuple[str, ...]:
-    """The settings of the same step whose place a setting takes when a command gives it: `drop` for `keep`."""
+    """The settings of the same step that a setting on the command line replaces: `drop` for `keep`."""
     setting = name.rpartition(".")[2].strip()
     return tuple(each for each in EXPRESSIONS if each != setting) if _is_expression(name) and value is not None else ()
 
@@ -250,7 +250,7 @@ def _is_expression(name: str) -> bool:
 
 
 def _below(given_at: Any, node: Any, key: str, path: str, setting: str) -> tuple[Any, Any]:
-    """What a key, or the name of an entry, stands for in the values that are given and in those with all defaults."""
+    """The value of a key, or of a named entry, in the given values and in those with all defaults."""
     if isinstance(node, list):
         names = [entry.get("step") or entry.get("name") for entry in node]
         if key not in names:

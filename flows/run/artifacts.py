@@ -1,4 +1,4 @@
-"""What Prefect's user interface shows of a run: names of runs, and counts, funnel and figures as tables."""
+"""The names of runs in Prefect's user interface, and the tables there: counts, funnel and figures."""
 
 import re
 from collections.abc import Callable

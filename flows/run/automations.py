@@ -1,6 +1,6 @@
-"""Automations of a Prefect server for runs of the deployments: a failure is sent to a webhook, and no run stays open.
+"""Automations of a Prefect server for runs of deployments: failures are sent to a webhook, and no run stays open.
 
-They are known by their names, which begin with `gristmill: `, and are written anew each time.
+Their names begin with `gristmill: `, and they are replaced each time.
 """
 
 from datetime import timedelta
@@ -29,10 +29,10 @@ _MESSAGE = (
 
 
 def write_automations(webhook: str = "") -> list[str]:
-    """Write the automations to the server of PREFECT_API_URL; their names.
+    """Write the automations to the server of PREFECT_API_URL, and return their names.
 
-    `webhook`: the address that gets a JSON object with run, id, state and message by POST when a run with the tag
-    `gristmill` fails or crashes; it is kept in a secret block of the server. Without it failures are sent to nobody.
+    `webhook`: when a run with the tag `gristmill` fails or crashes, a JSON object with run, id, state and message is
+    posted to this address. It is stored in a secret block of the server. Without it no failures are sent.
     """
     wanted = [_cancelled(), _silent()]
     if webhook:

@@ -1,8 +1,9 @@
-"""What lets runs of an experiment be compared in MLflow: what differs between them, and what they were evaluated on.
+"""Makes the runs of an experiment comparable in MLflow: names and parameters with the differences between their
+recipes, and a tag that tells which runs were evaluated on the same documents.
 
-The base is the recipe of the experiment's name that ships, or that of the experiment's first run. A run is called after
-what its recipe has other than the base. Runs were evaluated on the same documents if their tags COMPARABLE have one
-value; then they have metrics of the same name, too.
+The base is the shipped recipe with the experiment's name, or the recipe of the experiment's first run. The name of a
+run has the differences from the base. Runs with the same value of the tag COMPARABLE were evaluated on the same
+documents, and their metrics have the same names.
 """
 
 import getpass
@@ -59,25 +60,25 @@ _ABOUT = "**Comparable runs**"
 
 
 def tracked_names(data: Data, training: TrainingConfig = CAUSAL) -> TrackedNames:
-    """What MLflow calls the metrics of a model that is trained on this data."""
+    """The names in MLflow of the metrics of a model that is trained on this data."""
     sets = {name: as_read(facts["digest"], training) for name, facts in data.evaluated.items()}
     return TrackedNames(sets, data.tokenizer.file(data.tokenizer.result["tokenizer"]["file"]).digest)
 
 
 def comparable(data: Data, training: TrainingConfig = CAUSAL) -> str:
-    """The value of the tag: the beginning of the names of the metrics of all held-out documents."""
+    """The value of the tag COMPARABLE: the common prefix of the metrics of all held-out documents."""
     return f"heldout-{tracked_names(data, training).digest('heldout')[:SHORT]}"
 
 
 def base_of(recipe: Recipe, first: dict[str, Any] | None) -> dict[str, Any]:
-    """The values of the base. `first`: the recipe of the experiment's first run, if there is one."""
+    """The values of the base, by key. `first`: the recipe of the experiment's first run, if there is one."""
     if recipe.name in shipped_names():
         return load(recipe.name).model_dump(mode="json")
     return recipe.model_dump(mode="json") if first is None else first
 
 
 def recipe_of(client: mlflow.MlflowClient, run: Run, folder: Path) -> dict[str, Any] | None:
-    """The recipe of a run, with the defaults of today; None where the run has none that can be read."""
+    """The recipe of a run, with today's defaults; None if the run has no readable recipe."""
     if RECIPE not in {artifact.path for artifact in client.list_artifacts(run.info.run_id)}:
         return None
     values = yaml.safe_load(Path(client.download_artifacts(run.info.run_id, RECIPE, str(folder))).read_text("utf-8"))
@@ -88,14 +89,14 @@ def recipe_of(client: mlflow.MlflowClient, run: Run, folder: Path) -> dict[str, 
 
 
 def run_name(recipe: Recipe, base: Mapping[str, Any]) -> str:
-    """`web · minhash.threshold .7 · training.seed 2`: what the recipe has other than the base."""
+    """`web · minhash.threshold .7 · training.seed 2`: the recipe's name and its differences from the base."""
     differences = list(_differences(base, recipe.model_dump(mode="json")))
     more = [f"{len(differences) - _NAMED} more"] if len(differences) > _NAMED else []
     return " · ".join([recipe.name, *differences[:_NAMED], *more])
 
 
 def _differences(base: Mapping[str, Any], recipe: Mapping[str, Any]) -> Iterator[str]:
-    """By the words of `--set` and `--without`, in the recipe's order."""
+    """The differences in the words of `--set` and `--without`, in the recipe's order."""
     missing: list[str] = []
     for key, name, what in (("sources", "name", "source "), ("steps", "step", "")):
         before, now = ([entry[name] for entry in values.get(key) or []] for values in (base, recipe))
@@ -110,7 +111,7 @@ def _differences(base: Mapping[str, Any], recipe: Mapping[str, Any]) -> Iterator
 
 
 def _differing(base: Mapping[str, Any], recipe: Mapping[str, Any]) -> list[str]:
-    """The keys whose values differ, but for those that make no difference to a model."""
+    """The keys whose values differ, without keys that do not affect the model."""
     before, now = flat(dict(base)), flat(dict(recipe))
     return [key for key in {**now, **before} if not _no_matter(key) and before.get(key) != now.get(key)]
 
@@ -130,7 +131,7 @@ def _shown(value: Any) -> str:
 
 
 def _values(recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a recipe by key; where a setting of the model or of training is unset, what is used."""
+    """The values of a recipe by key. Unset settings of the model and of training have the value that is used."""
     values = flat(dict(recipe))
     for part, settings in (("model", ModelConfig), ("training", TrainingConfig)):
         with suppress(ValueError):  # of an older release
@@ -140,7 +141,7 @@ def _values(recipe: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def params(recipe: Recipe, base: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, str]:
-    """PARAMS, sources and steps, and what differs from the base or is a parameter of the experiment's first run."""
+    """Parameters of a run: PARAMS, sources, steps, differences from the base, and those that the first run has."""
     recipe_values = recipe.model_dump(mode="json")
     values = _values(recipe_values)
     wanted = dict.fromkeys([*PARAMS, *_differing(base, recipe_values), *others])
@@ -152,14 +153,14 @@ def params(recipe: Recipe, base: Mapping[str, Any], others: Mapping[str, Any]) -
 
 
 def missing_params(first: Run, recipe: dict[str, Any], current: Mapping[str, str]) -> dict[str, str]:
-    """The parameters that the experiment's first run lacks beside another run: there what differs is seen in both."""
+    """The parameters that another run has and the experiment's first run lacks, so that both show the difference."""
     values = _values(recipe)
     lacking = (name for name in current if name in values and name not in first.data.params)
     return {name: str(values[name])[:_PARAM] for name in lacking}
 
 
 def provenance() -> dict[str, str]:
-    """Tags by which MLflow shows who made a run, by which command, and in which state of their repository."""
+    """Tags with which MLflow shows the user, the command and the commit of a run."""
     command = shlex.join(
         [os.path.basename(sys.argv[0]), *(redact_url(redact_urls(argument)) for argument in sys.argv[1:])]
     )
@@ -175,7 +176,7 @@ def provenance() -> dict[str, str]:
 
 
 def _git(*arguments: str) -> str:
-    """What git says of the working directory; empty where there is no repository, or no git."""
+    """The output of a git command in the working directory; empty without a repository or without git."""
     try:
         done = subprocess.run(["git", *arguments], capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -184,7 +185,7 @@ def _git(*arguments: str) -> str:
 
 
 def evaluated_on(data: Data, others: list[Run], training: TrainingConfig) -> list[str]:
-    """What a model was evaluated on, and which runs of the experiment were evaluated on something else, as Markdown."""
+    """Markdown: what a model was evaluated on, and which runs of the experiment were evaluated on something else."""
     names, own_tag, lines, shared = tracked_names(data, training), comparable(data, training), [], []
     for kind, what in (
         ("heldout", "held-out documents of the sources"),
@@ -223,13 +224,13 @@ def evaluated_on(data: Data, others: list[Run], training: TrainingConfig) -> lis
 
 
 def compared_runs(client: mlflow.MlflowClient, experiment: str) -> list[Run]:
-    """The runs of models of an experiment that say what they were evaluated on, the newest first."""
+    """The model runs of an experiment that record what they were evaluated on, newest first."""
     wanted = f"tags.`{COMPARABLE}` LIKE '%'"
     return list(client.search_runs([experiment], wanted, ViewType.ACTIVE_ONLY, max_results=_LOOKED_AT))
 
 
 def describe_experiment(client: mlflow.MlflowClient, experiment: str) -> None:
-    """Let the description of an experiment say which of its runs can be compared, unless a person has written one."""
+    """Write into an experiment's description which of its runs can be compared, unless a person has written one."""
     note = client.get_experiment(experiment).tags.get("mlflow.note.content", "")
     if note and not note.startswith(_ABOUT):
         return
@@ -279,7 +280,7 @@ def _view(columns: list[str]) -> str:
 
 
 def _columns(runs: list[Run]) -> list[str]:
-    """MLflow's names of columns: the metrics of interest, documents that were kept, and parameters that differ."""
+    """The columns in MLflow's terms: the metrics of interest, documents kept, and parameters that differ."""
     metrics = dict.fromkeys(name for run in runs for name in run.data.metrics)
     shown = [name for pattern in _COLUMNS for name in sorted(metrics) if pattern.fullmatch(name)]
     shown += sorted({kept for run in runs if (kept := _kept(run))})
@@ -291,6 +292,6 @@ def _columns(runs: list[Run]) -> list[str]:
 
 
 def _kept(run: Run) -> str:
-    """The metric of the documents that the last step of a run's recipe kept; empty for a run that has none."""
+    """The metric with the documents that the last step of a run's recipe kept; empty if the run has none."""
     names = [f"steps/{step}/documents" for step in run.data.params.get("steps", "").split(", ")]
     return next((name for name in reversed(names) if name in run.data.metrics), "")

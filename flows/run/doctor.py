@@ -1,4 +1,4 @@
-"""What a run needs of this machine and of the services that its settings name: looked at, line by line."""
+"""Checks what a run needs: this machine, and the services that the settings name. One line per check."""
 
 import contextlib
 import os
@@ -54,7 +54,7 @@ _OPEN_FILES = 4096  # sockets and files of a flow with a few hundred Dask worker
 
 @dataclass(frozen=True)
 class Line:
-    """What was looked at and found; and unless all is well, what to do."""
+    """A check, its result, and the fix if it failed."""
 
     state: State
     subject: str
@@ -63,7 +63,7 @@ class Line:
 
 
 def examine(settings: MachineSettings) -> Iterator[Line]:
-    """A line for each thing that was looked at, as it is known. A service that does not answer is an error."""
+    """Yield a line for each check as soon as it is done. A service that does not answer is an error."""
     for look in (_versions, _memory, _disks, _home, _kernels, _prefect, _mlflow, _dask, _redis, _ports):
         try:
             yield from look(settings)
@@ -139,7 +139,7 @@ def _disks(settings: MachineSettings) -> Iterator[Line]:
 
 
 def _home(settings: MachineSettings) -> Iterator[Line]:
-    """A file is written, read, refused a second time, listed and removed."""
+    """Write a file, read it, check that a second write is refused, list it and remove it."""
     shown = redact_url(settings.home)
     folder = files.join(settings.home, f"doctor-{uuid.uuid4().hex}")
     path, word = files.join(folder, "file"), b"grist"
@@ -219,7 +219,7 @@ def _mlflow(settings: MachineSettings) -> Iterator[Line]:
 def _service(
     name: str, url: str, login: str, setting: str, secret: str, expected: str = "", upgrade: str = ""
 ) -> Iterator[Line]:
-    """Whether a server answers, lets us in, and has our time and, if it tells one, our release."""
+    """Whether a server answers, accepts the login, and has the time and the release (if reported) of this machine."""
     where = redact_url(url.split("/api")[0])
     auth = tuple(login.split(":", 1)) if ":" in login else None
     try:
@@ -306,7 +306,7 @@ def _dask(settings: MachineSettings) -> Iterator[Line]:
 
 
 def _cluster(settings: MachineSettings) -> Line:
-    """Whether a cluster can be asked for; what it gives is known by the first run."""
+    """Whether a cluster can be requested. Only a run shows what it provides."""
     try:
         clusters.check(
             *(settings.executor, settings.workers, settings.dask_address, settings.cluster),
@@ -322,15 +322,15 @@ def _cluster(settings: MachineSettings) -> Line:
 
 
 def _on_worker() -> dict[str, str]:
-    """What must be the same on a worker: it is run there."""
+    """Versions that must be the same on a worker. This function runs on the worker."""
     names = ("gristmill", "distributed", "numpy", "pyarrow", "numba")
     return {"Python": ".".join(map(str, sys.version_info[:2])), **{name: version(name) for name in names}}
 
 
 def _may_hang() -> bool:
-    """Whether Dask's profiler and Python's garbage collector may wait for each other (python/cpython#106883).
+    """Whether Dask's profiler and Python's garbage collector can deadlock (python/cpython#106883).
 
-    Dask replaces such a worker after five minutes. It is run on a worker.
+    Dask replaces such a worker after five minutes. This function runs on the worker.
     """
     return sys.version_info < (3, 11, 9) and bool(dask.config.get("distributed.worker.profile.enabled"))
 

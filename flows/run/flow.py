@@ -1,7 +1,8 @@
-"""Flows and tasks whose records end as their process does: Canceled by a signal, Crashed when it was killed."""
+"""Flows and tasks whose recorded state matches the end of their process: Canceled by a signal, Crashed if killed."""
 
 import contextlib
 import functools
+import inspect
 import logging
 import os
 import signal
@@ -28,6 +29,7 @@ from prefect.settings import (
     temporary_settings,
 )
 from prefect.states import Cancelled, Crashed, State
+from prefect.utilities.callables import ParameterSchema, parameter_schema
 
 from gristmill.flows.machine import run_log
 from gristmill.flows.machine.databases import MLFLOW_HOLDS, trouble
@@ -41,7 +43,7 @@ _OTHER_LINE = "%(asctime)s.%(msecs)03d | %(levelname)-7s | %(name)s - %(message)
 
 
 def _set_up_console() -> None:
-    """Lines of flows and tasks begin with the stage: the names of Prefect's runs, ahead of it, leave it no room."""
+    """Begin the log lines of flows and tasks with the stage instead of the long names of Prefect's runs."""
     run_log.install(MachineSettings().log_format)
     lines = PrefectFormatter(_OTHER_LINE, run_log.TIME, flow_run_fmt=run_log.LINE, task_run_fmt=run_log.LINE)
     for handler in logging.getLogger().handlers:
@@ -56,12 +58,12 @@ R = TypeVar("R")
 
 _TAG = "process:"
 _SQLITE = "sqlite:///"
-_AWAY_SECONDS = 240  # that a server which the user named may be away: Prefect tries to send an event once a second
-_PATIENT_TRIES = 7  # of a request: the waits between them double, from two seconds on
-_FEW_TRIES = 2  # where the server is of this machine: if it does not answer, it has ended
+_AWAY_SECONDS = 240  # how long a server of the user may be unreachable: Prefect retries an event once a second
+_PATIENT_TRIES = 7  # of a request, with waits that double from two seconds on
+_FEW_TRIES = 2  # of a request to a server on this machine, which has ended if it does not answer
 _OPEN = {"type": {"any_": ["PENDING", "RUNNING", "CANCELLING"]}}
-# What the engine says once for each flow and task that ends, with pages of traceback; who started the flow gets the
-# error itself, and the records have both.
+# Prefect logs these once per flow and task that ends, with pages of traceback. The caller gets the error itself, and
+# the records have both.
 _SAID_ELSEWHERE = (
     "Crash detected!",
     "Finished in state",
@@ -69,20 +71,40 @@ _SAID_ELSEWHERE = (
     "Task run failed",
     "Failed to write result",  # on a full disk; the error says so
 )
-# The server of a run has no pages, and if it has ended, the run says so itself.
+# The server of a run has no pages, and the run itself reports that it has ended.
 _OF_OWN_SERVER = ("View at", "Unable to connect to", "Service %r failed")
 
 
 class RecordedFlow(Flow):
-    """A flow of a recipe, recorded by a server of the home if the user named none, whose runs do not stay RUNNING.
+    """A flow of a recipe. It is recorded by the user's Prefect server, or by one of the home, and never stays RUNNING.
 
-    SIGINT and SIGTERM end it and its parts as Canceled. The outermost one then raises KeyboardInterrupt, or SystemExit
-    with 143. A second SIGINT ends the process at once. It also ends the records of flows whose process is dead, which
-    are known by a tag. A worker of Prefect's runs the flow without calling it, and sees to signals itself.
+    SIGINT and SIGTERM end the flow and its tasks as Canceled. The outermost flow then raises KeyboardInterrupt, or
+    SystemExit with 143. A second SIGINT ends the process at once. The flow also ends the records of earlier flows whose
+    process is dead, which it finds by a tag. A Prefect worker runs the flow without calling it, and handles signals
+    itself.
     """
 
+    _parameters: ParameterSchema | None = None
+
     def __init__(self, fn: Callable[..., Any], **settings: Any) -> None:
-        super().__init__(cancellable(_tagged(fn)), **settings)
+        body = cancellable(_tagged(fn))
+        signature = inspect.signature(fn)
+        vars(body)["__signature__"] = _without_types(signature)
+        super().__init__(body, **settings)
+        for each in (body, self):  # to which Prefect has copied it
+            vars(each)["__signature__"] = signature
+
+    @property
+    def parameters(self) -> ParameterSchema:
+        """The schema of the parameters, for deployments. It is made when it is first read, because the schema of a
+        recipe takes .2 s of CPU and a run does not need it."""
+        if self._parameters is None:
+            self._parameters = parameter_schema(self.fn)
+        return self._parameters
+
+    @parameters.setter
+    def parameters(self, untyped: ParameterSchema) -> None:
+        """Ignore the schema that Prefect sets for the signature without types."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if FlowRunContext.get() is not None:
@@ -101,8 +123,9 @@ class RecordedFlow(Flow):
             raise KeyboardInterrupt
 
     def validate_parameters(self, parameters: dict[str, Any]) -> dict[str, Any]:
-        """The parameters with the recipes read. Raises what `from_form` raises: Prefect's own error, and the log of it,
-        show every value of a wrong recipe. A newest snapshot is noted in a run that was asked for through the API."""
+        """Return the parameters with their recipes loaded. Raises what `from_form` raises, because Prefect's own error
+        and its log would show every value of an invalid recipe. In a run that was started through the API, the snapshot
+        that `newest` stands for is recorded."""
         read = _loaded(parameters)
         noted = {"recipe": pinned(parameters["recipe"], read["recipe"])}
         if "against" in parameters:
@@ -113,8 +136,8 @@ class RecordedFlow(Flow):
         return super().validate_parameters(read)
 
     def serialize_parameters(self, parameters: dict[str, Any]) -> dict[str, Any]:
-        """What Prefect's database keeps of the parameters, of a recipe without an error alone: one that has a password
-        is not written down."""
+        """Return the parameters as Prefect's database stores them. Raises for an invalid recipe first, so that one that
+        contains a password is not stored."""
         _loaded(parameters)
         return super().serialize_parameters(parameters)
 
@@ -122,11 +145,16 @@ class RecordedFlow(Flow):
         try:
             return super().__call__(*args, **kwargs)
         except CancelledRun as error:
-            raise KeyboardInterrupt from error  # which is known without Prefect
+            raise KeyboardInterrupt from error  # callers need not know Prefect's error
+
+
+def _without_types(signature: inspect.Signature) -> inspect.Signature:
+    names = [one.replace(annotation=Any) for one in signature.parameters.values()]
+    return signature.replace(parameters=names)
 
 
 def _loaded(parameters: dict[str, Any]) -> dict[str, Any]:
-    """The parameters with `recipe`, and the recipes that it is compared with, read."""
+    """Return the parameters with `recipe` and the recipes of `against` loaded."""
     read: dict[str, Any] = {"recipe": from_form(parameters["recipe"])}
     if "against" in parameters:
         read["against"] = [from_form(each) for each in parameters["against"]]
@@ -134,12 +162,12 @@ def _loaded(parameters: dict[str, Any]) -> dict[str, Any]:
 
 
 def recorded_flow(**settings: Any) -> Callable[[Callable[..., Any]], RecordedFlow]:
-    """Decorator: the function as a flow; `settings` are those of Prefect's Flow."""
+    """Decorator that makes a function a RecordedFlow. `settings`: of Prefect's Flow."""
     return functools.partial(RecordedFlow, **settings)
 
 
 def cancellable(fn: Callable[P, R]) -> Callable[P, R]:
-    """The body of a flow or a task that is recorded as Canceled if a signal ends it."""
+    """Decorator for the body of a flow or task, which is recorded as Canceled if a signal ends it."""
 
     @functools.wraps(fn)
     def body(*args: P.args, **kwargs: P.kwargs) -> Any:
@@ -153,17 +181,17 @@ def cancellable(fn: Callable[P, R]) -> Callable[P, R]:
 
 
 def unless_cancelled(result: R) -> R:
-    """What a task returned; raises KeyboardInterrupt if that is a state, with which Prefect says it was canceled."""
+    """Return the result of a task. Raises KeyboardInterrupt if it is the state with which Prefect reports a cancel."""
     if isinstance(result, State) and result.is_cancelled():
         raise KeyboardInterrupt
     return result
 
 
-_signal = 0  # the one that ends the flow of this process
+_signal = 0  # the signal that ends the flow of this process, or 0
 
 
 def _received(error: BaseException) -> None:
-    """Remember the signal. From now on the flow is ending, and another Ctrl-C does not wait for that."""
+    """Store the signal. The flow is ending now, and another Ctrl-C ends the process at once."""
     global _signal
     _signal = _signal or (error.signal if isinstance(error, TerminationSignal) else signal.SIGINT)
     if threading.current_thread() is threading.main_thread():
@@ -177,7 +205,7 @@ def _cancelled() -> State:
 
 @contextlib.contextmanager
 def _signals() -> Iterator[None]:
-    """SIGTERM raises, also where Prefect does not see to it; afterwards the handlers are what they were."""
+    """Let SIGTERM raise, also where Prefect does not handle it, and restore the handlers at the end."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -198,33 +226,33 @@ def _signals() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _server() -> Iterator[None]:
-    """Record at the server that the user has named, or at one of this home."""
+    """Record at the server that the user has configured, or at one of this home."""
     if get_current_settings().api.url:
-        said = "Prefect's server does not answer. Retrying for four minutes."
+        line = "Prefect's server does not answer. Retrying for four minutes."
         logging.getLogger("prefect.client").setLevel(logging.DEBUG)
-        run_log.say_once("prefect.client", "Encountered retryable exception", said)
+        run_log.say_once("prefect.client", "Encountered retryable exception", line)
         known: dict[Any, Any] = {PREFECT_CLIENT_MAX_RETRIES: _PATIENT_TRIES}
         tries = _AWAY_SECONDS
     else:
         address, login = prefect_server.endpoint(MachineSettings())
         known = {PREFECT_API_URL: address, PREFECT_API_AUTH_STRING: login, PREFECT_CLIENT_MAX_RETRIES: _FEW_TRIES}
         tries = _FEW_TRIES
-    # events are the states of tasks; by itself Prefect gives them up after ten seconds
+    # events are the states of tasks; by default Prefect drops them after ten seconds
     EventsWorker.set_client_override(PrefectEventsClient, reconnection_attempts=tries)
-    # or the last line of a run says, behind what was done, how many events it has still to send
+    # otherwise the last line of a run is how many events remain to be sent
     logging.getLogger(EventsWorker.__name__).setLevel(logging.ERROR)
     with temporary_settings(known):
         yield
 
 
-# What raises errors of records: their text is of no help, or pages long.
+# Packages whose errors are about records. Their texts do not help, or are pages long.
 _RECORDERS = ("prefect", "httpx", "httpcore", "websockets", "mlflow", "sqlalchemy", "sqlite3")
 
 
 @contextlib.contextmanager
 def _plain_errors() -> Iterator[None]:
-    """Raise RuntimeError with one sentence, which has the remedy, for what became of a record in a database that is
-    damaged, on a full disk, or behind a server that is gone. What ends the flow for another reason is left as it is."""
+    """Raise RuntimeError with one sentence and the fix if a record could not be written: the database is damaged, the
+    disk is full, or the server has ended. Other errors pass unchanged."""
     try:
         yield
     except Exception as error:
@@ -241,7 +269,7 @@ def _plain_errors() -> Iterator[None]:
 
 
 def _of_a_record(error: BaseException | None) -> bool:
-    """Whether an error, or what it came from, was raised by those who write the records of a run."""
+    """Whether an error, or one of its causes, was raised by a package that writes the records of a run."""
     while error is not None:
         if type(error).__module__.partition(".")[0] in _RECORDERS:
             return True
@@ -251,17 +279,17 @@ def _of_a_record(error: BaseException | None) -> bool:
 
 @contextlib.contextmanager
 def _quiet_console() -> Iterator[None]:
-    """Keep from the console what is said elsewhere; the records have all of it."""
+    """Keep lines from the console that repeat what else is printed. The records have all of them."""
 
     unwanted = _SAID_ELSEWHERE if get_current_settings().api.url else (*_SAID_ELSEWHERE, *_OF_OWN_SERVER)
 
     def wanted(record: logging.LogRecord) -> bool:
         return not str(record.msg).startswith(unwanted)
 
-    # Prefect's handler writes a line for each batch of lines that its server does not take; if that ends the flow, it
-    # does so up to the process's end, and `_plain_errors` says why
+    # Prefect's handler prints an error for each batch of lines that its server does not accept, until the process ends;
+    # `_plain_errors` reports the cause
     before, logging.raiseExceptions = logging.raiseExceptions, False
-    # Prefect's services have a handler of their own
+    # Prefect's services have a separate handler
     handlers = [*logging.getLogger().handlers, *logging.getLogger("prefect._internal").handlers]
     for handler in handlers:
         handler.addFilter(wanted)
@@ -278,15 +306,15 @@ def _process_tag() -> str:
 
 
 def _tagged(fn: Callable[P, R]) -> Callable[P, R]:
-    """The body of a flow: one that a worker of Prefect's has started gets the tag of this process, in place of the one
-    of an earlier try, and all that it starts has it, too."""
+    """Decorator for the body of a flow. A flow that a Prefect worker has started gets the tag of this process, which
+    replaces the tag of an earlier try, and so do the runs that it starts."""
 
     @functools.wraps(fn)
     def body(*args: P.args, **kwargs: P.kwargs) -> R:
-        if _process_tag() in TagsContext.get().current_tags:  # it was called, or is a part of such a flow
+        if _process_tag() in TagsContext.get().current_tags:  # the flow was called, or is part of one that was
             return fn(*args, **kwargs)
         context = FlowRunContext.get()
-        if context is None or context.flow_run is None:  # the body alone, without Prefect
+        if context is None or context.flow_run is None:  # only the body, without Prefect
             return fn(*args, **kwargs)
         others = [tag for tag in context.flow_run.tags if not tag.startswith(_TAG)]
         with tags(_process_tag()), get_client(sync_client=True) as client:
@@ -298,7 +326,7 @@ def _tagged(fn: Callable[P, R]) -> Callable[P, R]:
 
 
 def _cancel_own_runs(client: SyncPrefectClient) -> None:
-    """Those that a signal met within Prefect's engine, which records it as a crash."""
+    """Record runs as Canceled that a signal interrupted inside of Prefect's engine, which records a crash."""
     mine = {"tags": {"all_": [_process_tag()]}, "state": {"type": {"any_": ["CRASHED", *_OPEN["type"]["any_"]]}}}
     for run in client.read_flow_runs(flow_run_filter=FlowRunFilter.model_validate(mine)):
         client.set_flow_run_state(run.id, _cancelled(), force=True)
@@ -307,7 +335,7 @@ def _cancel_own_runs(client: SyncPrefectClient) -> None:
 
 
 def _end_stale_runs(client: SyncPrefectClient) -> None:
-    """Record as Crashed the flows and tasks whose process has ended without a word."""
+    """Record flows and tasks as Crashed if their process has ended without recording it."""
     crashed: State = Crashed(message="its process was killed")
     for task in client.read_task_runs(task_run_filter=TaskRunFilter.model_validate({"state": _OPEN})):
         if _is_stale(task.tags):

@@ -1,9 +1,9 @@
-"""Stages of a home that no recorded run holds, what killed runs have left there for workers, folders of runs on SLURM,
-and caches of kernels of older versions.
+"""Finds and removes what no recorded run needs: stages of a home, files that killed runs left for workers, folders of
+runs on SLURM, and kernel caches of older versions.
 
-Every recorded run (`gristmill.flows.machine.runs`) holds its stages, and all that these were made from, until it is
-forgotten. A model stays until a run that had it is forgotten, whatever else was recorded; and so does what a process
-makes now. Of a finished stage the manifest stays, so that what was made of it is still found.
+A recorded run (`gristmill.flows.machine.runs`) needs its stages, and the stages that these were made from, until it is
+forgotten. A model stays until a run that had it is forgotten, whatever else was recorded. A stage that a process is
+making stays, too. The manifest of a removed finished stage stays, so that stages that were made from it are found.
 """
 
 import shutil
@@ -31,15 +31,18 @@ else:
     compiled = wrapt.lazy_import("gristmill.tasks.kernels.compiled")
 
 _DAY = 24 * 3600
-# How long nothing has written to the folder of a run on SLURM that has not ended, at least: it may wait in a queue.
+# The folder of a run on SLURM that has not ended stays until nothing has written to it for this long: the run may wait
+# in a queue.
 OPEN_DAYS = 7
 
 
 @dataclass(frozen=True)
 class Garbage:
-    """A folder, or of the kind `work` a file, that can go. Folders of runs on SLURM are of the kind `slurm`, or
-    `slurm-open` if the run has not ended. `label`: of the stage, of the cache, or of the run on SLURM; `bytes`: of its
-    files; `modified`: when the last of them was written, in seconds since 1970."""
+    """A folder that can be removed, or a file if `kind` is `work`.
+
+    kind: `slurm` for the folder of a run on SLURM that has ended, `slurm-open` for one that has not. label: of the
+    stage, the cache, or the run on SLURM. bytes: of its files. modified: of the newest file, in seconds since 1970.
+    """
 
     kind: Literal["finished", "unfinished", "unreadable", "work", "kernels", "slurm", "slurm-open"]
     label: str
@@ -50,7 +53,7 @@ class Garbage:
 
 @dataclass(frozen=True)
 class Found:
-    """What can go; and what is as little needed, but stays: younger than asked, or made now."""
+    """`garbage` can be removed. `young` is newer than `days`, and the stages of `held` are being made, so they stay."""
 
     garbage: tuple[Garbage, ...]
     young: tuple[Garbage, ...]
@@ -58,10 +61,10 @@ class Found:
 
 
 def find(home: str, days: float, slurm_folder: str = "") -> Found:
-    """What a home and this machine's cache of kernels hold that nobody needs. Removes nothing.
+    """Find what nothing needs in a home and in this machine's kernel cache. Removes nothing.
 
-    `days`: what was written since then stays; `slurm_folder`: where runs on SLURM meet their workers. Raises
-    DamagedFileError where a record of a run cannot be read.
+    days: files that are newer stay. slurm_folder: the folder where runs on SLURM meet their workers. Raises
+    DamagedFileError if the record of a run cannot be read.
     """
     now = time.time()
     before = {"slurm-open": now - max(days, OPEN_DAYS) * _DAY}
@@ -77,10 +80,9 @@ def find(home: str, days: float, slurm_folder: str = "") -> Found:
 
 
 def remove(home: str, garbage: Garbage) -> bool:
-    """Remove one folder, or of a finished stage all but its manifest; whether it was. What a run has taken up meanwhile
-    stays.
+    """Remove one folder, or all files of a finished stage except its manifest. Returns False if a run uses it now.
 
-    The lease of the stage is held for that: a run that asks for it waits, and makes it again.
+    The lease of the stage is held meanwhile, so a run that needs the stage waits and makes it again.
     """
     if garbage.kind == "kernels":
         shutil.rmtree(garbage.folder, ignore_errors=True)
@@ -113,11 +115,11 @@ def _all(home: Home) -> Iterator[StageFolder]:
     yield from home.unreadable()
     with ThreadPoolExecutor(16) as pool:  # requests to a store are mostly waiting
         folders = pool.map(lambda stage: (stage, layout.removable(stage.folder)), home.collected())
-        yield from (stage for stage, names in folders if names)  # a removal or a restoration was killed
+        yield from (stage for stage, names in folders if names)  # left by a removal or restoration that was killed
 
 
 def _is_kept(stage: StageFolder) -> bool:
-    """Whether a stage stays though no run holds it: a model that nobody has released, of this format or another."""
+    """Whether a stage stays although no run needs it: a model, of any format, that no `home forget` has released."""
     return (
         isinstance(stage, FinishedStage | UnreadableStage)
         and stage.name == "model"
@@ -126,7 +128,7 @@ def _is_kept(stage: StageFolder) -> bool:
 
 
 def held_by(home: str) -> list[tuple[RecordedRun, int]]:
-    """The recorded runs, and the bytes of the stages that each of them alone holds."""
+    """The recorded runs, each with the bytes of the stages that only it needs."""
     runs, stages = all_runs(home), Home(home)
     held = [_needed(home, set(run.stages), stages) for run in runs]
     sizes = {stage.label: stage.bytes for stage in stages.stages()}
@@ -138,8 +140,8 @@ def held_by(home: str) -> list[tuple[RecordedRun, int]]:
 
 
 def _needed(home: str, labels: set[str] | None = None, stages: Home | None = None) -> set[str]:
-    """Labels of some stages, by default those of the recorded runs and the models that stay, and of all that these were
-    made from."""
+    """Labels of stages and of all stages that they were made from. Default: the stages of recorded runs, and models
+    that stay."""
     stages = stages or Home(home)
     by_key = {stage.key: stage for stage in _all(stages)}
     if labels is None:
@@ -148,10 +150,10 @@ def _needed(home: str, labels: set[str] | None = None, stages: Home | None = Non
     while waiting:
         stage = waiting.pop()
         for key in stage.inputs.values() if isinstance(stage, FinishedStage) else ():
-            behind = by_key.get(key)
-            if behind is not None and behind.label not in labels:
-                labels.add(behind.label)
-                waiting.append(behind)
+            source = by_key.get(key)
+            if source is not None and source.label not in labels:
+                labels.add(source.label)
+                waiting.append(source)
     return labels
 
 
@@ -170,11 +172,10 @@ def _measured(stage: StageFolder) -> Garbage:
 
 
 def _works(home: str) -> list[Garbage]:
-    """Files with the work of a phase whose flow makes no stage any more: it was killed, and started no other run on its
-    machine, which would have removed them."""
+    """Files with the work of phases whose flow was killed. The next run on that machine removes them, too."""
     owners = {path: owner for path, owner in works(files.join(home, WORK)).items() if not _lives(owner)}
     if any(not leftovers.is_of_this_host(owner) for owner in owners.values()):
-        # of another machine only the leases say which processes are there
+        # only the leases tell which processes of another machine are alive
         with ThreadPoolExecutor(16) as pool:
             makers = {*pool.map(lambda stage: maker_of(stage.folder), Home(home).unfinished())}
         owners = {path: owner for path, owner in owners.items() if owner not in makers}
@@ -193,7 +194,7 @@ def _measured_meeting(meeting: Meeting) -> Garbage:
 
 
 def _lives(owner: str) -> bool:
-    """Whether a process is one of this host that has not ended."""
+    """Whether a process is on this host and has not ended."""
     return leftovers.is_of_this_host(owner) and not leftovers.has_ended(owner)
 
 
@@ -202,6 +203,6 @@ def _kernels() -> list[Garbage]:
     for folder in sorted(compiled.FOLDER.parent.glob("kernels-*")):
         if folder != compiled.FOLDER:
             size, written = files.size_of(str(folder))
-            modified = max(written, folder.stat().st_mtime)  # one without files may be about to be filled
+            modified = max(written, folder.stat().st_mtime)  # an empty cache may be about to be filled
             caches.append(Garbage("kernels", Path(folder).name, str(folder), size, modified))
     return caches

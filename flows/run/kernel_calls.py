@@ -1,9 +1,9 @@
-"""The calls that compile all kernels: every stage's own code on a few small documents, which need every kernel.
+"""The calls that compile all kernels: the code of every stage, on a few small documents that need every kernel.
 
     python -P -m gristmill.flows.run.kernel_calls PART
 
-is a process that `kernel_compilation` starts: it prints the name of each kernel that it has compiled. What is compiled
-already is only loaded.
+is a process that `kernel_compilation` starts. It prints the name of each kernel that it compiles. Kernels that are
+compiled already are only loaded.
 """
 
 import json
@@ -65,7 +65,7 @@ def _extraction() -> None:
 
 
 def _rules() -> None:
-    """Each document step as it is by default, and as DCLM defines it, by itself and behind each that edits."""
+    """Run each document step with its defaults and with DCLM's definition, directly and after each editing step."""
     with tempfile.TemporaryDirectory(prefix="gristmill-kernels-") as folder:
         words = Path(folder) / "words.txt"
         words.write_text("flour\nrye bread\n", encoding="utf-8")

@@ -1,7 +1,8 @@
-"""All kernels compiled once per machine, ahead of the first run, in processes of their own (`kernel_calls`).
+"""Compiles all kernels once per machine, before the first run, in separate processes (`kernel_calls`).
 
-numba compiles a kernel for the types that it is called with, and keeps it in `gristmill.tasks.kernels.compiled.FOLDER`.
-A wheel brings them compiled (`gristmill.tasks.kernels.packed`); a checkout, or another numba, has them compiled here.
+numba compiles a kernel for the types of its arguments and stores it in `gristmill.tasks.kernels.compiled.FOLDER`. A
+wheel contains compiled kernels (`gristmill.tasks.kernels.packed`). For a checkout, or with another numba, this module
+compiles them.
 """
 
 import os
@@ -48,10 +49,10 @@ def kernels() -> set[str]:
 
 
 def compile_kernels(say: Callable[[str], None]) -> int:
-    """Compile what is not compiled yet, and return how many kernels that were; at once, if all are there.
+    """Compile the missing kernels, and return how many were compiled.
 
-    `say` is given a line at the beginning and every ten seconds; a terminal has a bar besides. Of two processes that
-    ask at once the second waits for the first. Raises RuntimeError with the last words of a process that failed.
+    `say` gets a line at the beginning and every ten seconds. A terminal also has a bar. If two processes call this at
+    the same time, the second waits for the first. Raises RuntimeError with the last output of a process that failed.
     """
     if compiled.COMPLETE.is_file():
         return 0
@@ -74,14 +75,15 @@ def compile_kernels(say: Callable[[str], None]) -> int:
 
 
 def _stored(wanted: set[str]) -> set[str]:
-    """The kernels that are in the cache, such as those of a run that was killed: numba stores each when it is ready. It
-    names a file `module.function-LINE.PYTHON.nbi`."""
+    """The kernels in the cache, also of a run that was killed, because numba stores each one when it is ready. Its
+    files are called `module.function-LINE.PYTHON.nbi`."""
     there = {path.name.rpartition("-")[0] for path in compiled.FOLDER.rglob("*.nbi")}
     return {name for name in wanted if ".".join(name.split(".")[-2:]) in there}
 
 
 def _until(complete: Path) -> Iterator[set[str] | None]:
-    """The names of kernels, often none, until the file says that all are there; None while another process works."""
+    """Yield names of new kernels, often none, until the file states that all exist; None while another process
+    works."""
     complete.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(complete.parent / ".lock")
     try:
@@ -99,14 +101,14 @@ def _until(complete: Path) -> Iterator[set[str] | None]:
 
 
 def _remove_old(folder: Path) -> None:
-    """Kernels of other sources that nobody has compiled in a month."""
+    """Remove caches of other versions of the sources that have not been written for a month."""
     for other in folder.parent.glob("kernels-*"):
         if other != folder and time.time() - other.stat().st_mtime > _OLD_SECONDS:
             shutil.rmtree(other, ignore_errors=True)
 
 
 def _compiled() -> Iterator[set[str]]:
-    """The names of kernels as processes compile them; none of them every few seconds."""
+    """Yield the names of kernels as processes compile them, and an empty list every few seconds."""
     lines: SimpleQueue[tuple[str, str | None]] = SimpleQueue()
     path = os.pathsep.join([str(PACKAGE.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
     children: dict[str, subprocess.Popen[str]] = {}

@@ -1,7 +1,7 @@
-"""A server on a free port of loopback, as a child process: it ends with its parent, and only its login is answered.
+"""A server on a loopback port as a child process. It ends with its parent and answers only requests with its login.
 
-The child ends when the pipe to its parent closes, which the kernel does however the parent ends, kill -9 included. The
-child has a session of its own, so a Ctrl-C at the terminal does not reach it and the parent can still record its end.
+The child ends when the pipe to its parent closes. The kernel closes it however the parent ends, including kill -9. The
+child has its own session, so a Ctrl-C at the terminal does not reach it and the parent can still record its end.
 """
 
 import contextlib
@@ -30,16 +30,15 @@ else:
     uvicorn = wrapt.lazy_import("uvicorn")
 
 _END_SECONDS = 10.0  # for what was sent still to be written, before the child ends all the same
-_ERROR = "error: "  # how the line begins in which a child says why it cannot answer, in place of its address
+_ERROR = "error: "  # begins the line that a child prints instead of its address if it cannot start
 
 
 class LocalServer:
-    """The child that runs `module`, whose main program calls `serve`; started at once. `name`: of it, in sentences.
+    """A child process that runs `module`, whose main program calls `serve`. It starts immediately.
 
-    `log`: the file of its messages, which only its user may read; a folder that is made for it, too. `environment`: all
-    variables of the child, to which PYTHONPATH is added. `login`: user and password as Basic authentication has them,
-    `gristmill:TOKEN`; the child reads it from its standard input, since other accounts may read arguments. `process`:
-    the child, so that its end can be watched.
+    name: for messages. log: the file of its output, readable only by its user, as is a folder that is created for it.
+    environment: all variables of the child; PYTHONPATH is added. login: `gristmill:TOKEN`, for Basic authentication.
+    The child reads it from its standard input, because other accounts can read arguments. process: the child.
     """
 
     def __init__(self, name: str, module: str, log: Path, *arguments: str, environment: Mapping[str, str]) -> None:
@@ -61,12 +60,13 @@ class LocalServer:
                 env={**environment, "PYTHONPATH": os.pathsep.join(dict.fromkeys(path))},
             )
         assert self.process.stdin is not None, "it is a pipe"
-        with contextlib.suppress(BrokenPipeError):  # it has ended: `wait` says so
+        with contextlib.suppress(BrokenPipeError):  # it has ended, which `wait` reports
             self.process.stdin.write(f"{self.login}\n")
             self.process.stdin.flush()
 
     def wait(self) -> str:
-        """Its address, `http://127.0.0.1:PORT`, when it answers. Raises RuntimeError with one sentence if it cannot."""
+        """Wait until it answers; return its address, `http://127.0.0.1:PORT`. Raises RuntimeError if it cannot
+        start."""
         assert self.process.stdout is not None, "it is a pipe"
         if self._line is None:
             self._line = self.process.stdout.readline().rstrip("\n")
@@ -77,12 +77,12 @@ class LocalServer:
         return self._line
 
     def how_ended(self) -> str:
-        """The signal or exit code that it ended with; waits for its end."""
+        """Wait for its end; return the signal or exit code."""
         code = self.process.wait()
         return f"signal {-code}" if code < 0 else f"exit code {code}"
 
     def stop(self) -> None:
-        """End it, once it has written what it was sent."""
+        """End it after it has written everything it received."""
         assert self.process.stdin is not None, "it is a pipe"
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()
@@ -90,10 +90,10 @@ class LocalServer:
 
 
 def serve(make_app: Callable[[], "ASGIApp"], port: int = 0) -> None:
-    """Be the child: serve the application to clients that have the login, until the standard input ends.
+    """The main program of the child: serve the application to clients with the login until the standard input ends.
 
     The login is the first line of the standard input. `make_app` may raise RuntimeError with a sentence for the parent.
-    `port`: 0 for any that is free.
+    `port`: 0 for a free one.
     """
     answers = os.dup(1)  # for the one line; what libraries print goes to the log
     os.dup2(2, 1)
@@ -137,7 +137,7 @@ def serve(make_app: Callable[[], "ASGIApp"], port: int = 0) -> None:
     server.should_exit = ending.is_set()
     with listening:
         server.run(sockets=[listening])
-    gc.freeze()  # or Python looks for cycles in all that was imported before it ends
+    gc.freeze()  # otherwise Python searches all imported modules for cycles before it ends
 
 
 def _listening(port: int) -> socket.socket:
@@ -148,8 +148,8 @@ def _listening(port: int) -> socket.socket:
 
 
 def _first_line() -> str:
-    """The first line of the standard input, empty where that ends before it. It is read without a buffer, which would
-    take what comes later."""
+    """The first line of the standard input; empty if it ends first. Read without a buffer, which would consume later
+    input."""
     line = b""
     while (byte := os.read(0, 1)) != b"\n":
         if not byte:

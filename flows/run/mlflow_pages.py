@@ -2,9 +2,9 @@
 
     python -m gristmill.flows.run.mlflow_pages PORT < LOGIN      is that child; its home is that of the settings
 
-MLflow's own way to serve them, `mlflow server`, answers every account of the machine, and starts processes that run
-jobs. So its application is served here. Of its settings, those that would start processes, ask other machines or run
-code are off, and requests to parts of it that have no setting do not reach it.
+`mlflow server` answers every account of the machine, and starts processes that run jobs. So this module serves MLflow's
+application itself. Settings that would start processes, contact other machines or run code are off, and requests to
+parts that have no such setting are refused.
 """
 
 import gc
@@ -33,8 +33,8 @@ else:
     fastapi_app = wrapt.lazy_import("mlflow.server.fastapi_app")
     tracking = wrapt.lazy_import("gristmill.flows.run.tracking")
 
-# The two that begin with an underscore are MLflow's own: `mlflow server` tells its workers by them what to serve, and
-# no public call does.
+# The two that begin with an underscore are internal to MLflow: `mlflow server` uses them to tell its workers what to
+# serve, and there is no public call.
 _STORE, _ARTIFACTS = "_MLFLOW_SERVER_FILE_STORE", "_MLFLOW_SERVER_ARTIFACT_ROOT"
 _OFF = {
     "MLFLOW_SERVER_ALLOWED_HOSTS": "*",  # the gate has checked it
@@ -46,14 +46,14 @@ _OFF = {
     "MLFLOW_ENABLE_AI_GATEWAY": "false",
     "MLFLOW_ENABLE_REMOTE_ASSISTANT": "false",
 }
-# What a user may have set for a server of another name or with other parts.
+# Settings that a user may have for another server.
 _OF_OTHER_SERVERS = (
     "MLFLOW_SERVER_CORS_ALLOWED_ORIGINS", "_MLFLOW_STATIC_PREFIX",
     "_MLFLOW_SERVER_SERVE_ARTIFACTS", "_MLFLOW_SERVER_ARTIFACT_DESTINATION", "_MLFLOW_SERVER_ARTIFACTS_ONLY",
     "_MLFLOW_SERVER_REGISTRY_STORE", "_MLFLOW_SERVER_READ_REPLICA_BACKEND_STORE", "prometheus_multiproc_dir",
 )  # fmt: skip
-# Experiments, runs, models and their files. The rest has no setting, or may have none in the next release: an assistant
-# that runs commands on this machine, jobs, a gateway to models of others, webhooks, prompts of a page.
+# Experiments, runs, models and their files. Other parts have no setting that disables them, or may lose it in the next
+# release: an assistant that runs commands on this machine, jobs, a gateway to external models, webhooks, prompts.
 _SERVED = re.compile(
     r"/(|health|version|graphql|get-artifact|model-versions/get-artifact|static-files/.+|(ajax-)?api/\d\.0/?mlflow/"
     r"(artifacts|datasets|experiments|logged-models|metrics|model-versions|registered-models|runs(?!/create-promptlab)|"
@@ -62,8 +62,8 @@ _SERVED = re.compile(
 
 
 def start(settings: MachineSettings, port: int = 0) -> local_server.LocalServer:
-    """Start the pages of the records of a home, on any free port by default. Raises MissingExtraError where MLflow is
-    not installed."""
+    """Start MLflow's pages of a home, by default on a free port. Raises MissingExtraError if MLflow is not
+    installed."""
     require("train", "MLflow's user interface")
     log = Path(settings.local_folder) / "mlflow-pages.log"
     # in the environment, which other accounts cannot read: the address of a server may have a password
@@ -78,9 +78,9 @@ def start(settings: MachineSettings, port: int = 0) -> local_server.LocalServer:
 
 
 class _Closed:
-    """MLflow's application, only with the parts that show and change records.
+    """MLflow's application, restricted to the parts that show and change records.
 
-    MLflow is not told of its start: it would remove containers that other servers of MLflow have started.
+    Its startup event is not sent, because MLflow would then remove containers that other MLflow servers have started.
     """
 
     def __init__(self, app: "ASGIApp") -> None:
@@ -121,7 +121,7 @@ def _make_app() -> Any:
 
 
 def _take_over(database: Path, artifacts: str) -> None:
-    """Show the artifacts of this home where it was moved or copied, and not those of the original."""
+    """Point to the artifacts of this home, if it was moved or copied, instead of those of the original."""
     with closing(sqlite3.connect(database, timeout=60)) as connection:
         folders = connection.execute("SELECT DISTINCT artifact_location FROM experiments").fetchall()
     for (folder,) in folders:
@@ -130,5 +130,5 @@ def _take_over(database: Path, artifacts: str) -> None:
 
 
 if __name__ == "__main__":
-    gc.set_threshold(50_000)  # imports leave next to no garbage, and to look for it is a fifth of the start
+    gc.set_threshold(50_000)  # imports leave almost no garbage, and searching for it takes a fifth of the start
     local_server.serve(_make_app, int(sys.argv[1]))

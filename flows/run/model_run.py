@@ -58,7 +58,7 @@ else:
     model_stage = wrapt.lazy_import("gristmill.flows.stages.model")
 
 
-# What the files of the room `training` that a model is loaded by import.
+# The packages that loading a model imports.
 _LIBRARIES = ("mlflow", "numpy", "pydantic", "safetensors", "sentencepiece", "torch")
 _EVALUATED = ("heldout", "survivors", "evaluation", "unigram")  # metrics that the model in MLflow has, too
 _SIGNATURE = ModelSignature(
@@ -113,14 +113,14 @@ def log_artifacts(client: mlflow.MlflowClient, run: str, report: Run) -> None:
 
 
 def copy_description(step: str, model: str, shown: Path) -> None:
-    """Copy what `train classifier` has written beside a model, if it is there, for a step."""
+    """Copy the measures and curves that `train classifier` wrote beside the model of a step, if they exist."""
     for kind in ("json", "svg"):
         if files.exists(f"{model}.{kind}"):
             files.copy(f"{model}.{kind}", str(shown / f"{step}-classifier.{kind}"))
 
 
 def description(report: Run) -> str:
-    """What came out and the funnel, as Markdown."""
+    """The results and the funnel as Markdown."""
     table = funnel.table(report.steps, report.characters_per_token, report.tokens)
     return f"{'; '.join(report.summary)}.\n\n{table.markdown()}"
 
@@ -198,7 +198,7 @@ def _save(path: Path, exported: Path, tokenizer: Path, described: Model) -> None
 
 
 def _serving_code(folder: Path) -> Path:
-    """The package `gristmill` with the rooms that a model is served by, copied into a folder."""
+    """Copy the parts of the package `gristmill` that serving a model needs into a folder; return the folder."""
     package = Path(gristmill.__file__).parent
     copy = folder / "gristmill"
     for room in ("samples", "storage", "training"):
@@ -213,10 +213,10 @@ _ARTIFACTS_TAG = "gristmill.artifacts"
 
 
 class ModelRun:
-    """The MLflow run of a model in the experiment of the recipe, named by what differs from the base.
+    """The MLflow run of a model in the experiment of the recipe. Its name has the differences from the base.
 
-    Used as a block around a training, it makes the run, or finds the one of an earlier try, and sets its end
-    status, so that none stays RUNNING.
+    As a context manager around a training it creates the run, or finds that of an earlier try, and sets its end status,
+    so that no run stays RUNNING.
     """
 
     def __init__(
@@ -234,7 +234,7 @@ class ModelRun:
         self.key, self.folder = key, folder
 
     def find(self) -> str:
-        """Id of the run that has this model, complete with its params; or an empty string."""
+        """The id of the complete run of this model; empty if there is none."""
         experiment = self.experiment.find()
         if experiment is None:
             return ""
@@ -257,10 +257,10 @@ class ModelRun:
         self.experiment.end(self.id, error)
 
     def finish(self, model: StageResult) -> str:
-        """The id of the finished model's run, which then has all that is to be seen of the model.
+        """Complete the run of the finished model, and return its id.
 
-        What is missing is logged: a run with the points of the model's own files where this server has none, artifacts
-        where they were not logged to their end.
+        Missing parts are logged: if this server has no run, one with the points of the model's files, and artifacts
+        that an earlier try did not finish.
         """
         if (run_id := self.find()) and _ARTIFACTS_TAG in self.client.get_run(run_id).data.tags:
             return run_id
@@ -271,7 +271,7 @@ class ModelRun:
             built = (*self.built, BuiltStage("training", model))
             report = Run(self.recipe, self.settings, self.data.corpus, built, self.data, trained)
             log_artifacts(self.client, run, report)
-            # behind those of the training: MLflow shows metrics in the order in which it first got them
+            # after those of the training, because MLflow shows metrics in the order in which it first received them
             sums = _funnel(self.data) | bill(report).metrics()
             for agreement in annotators_of_run(self.recipe, self.settings):
                 sums |= agreement.metrics()
@@ -287,7 +287,7 @@ class ModelRun:
         return run
 
     def _log_points(self, run: str, model: StageResult) -> None:
-        """Log the points of the model's own files that the run lacks, all of a new one."""
+        """Log the points of the model's files that the run lacks."""
         newest = {
             metric: max(point.step for point in self.client.get_metric_history(run, metric))
             for metric in self.client.get_run(run).data.metrics
@@ -338,7 +338,7 @@ class ModelRun:
         return run
 
     def _trunk_tags(self) -> dict[str, str]:
-        """Of a branch the trunk's model, its run as far as this server has it, and the step."""
+        """Tags of a branch: the trunk's model, its run if this server has it, and the step."""
         branch = self.data.branch
         if branch is None:
             return {}
@@ -356,9 +356,9 @@ class ModelRun:
 
 
 def _funnel(data: Data) -> dict[str, float]:
-    """Documents out of every step and tokens of every source, as metrics by which corpora can be compared.
+    """Metrics that compare corpora: the documents that each step kept, and the tokens of each source.
 
-    Tables of runs are ordered by the alphabet: held-out metrics come before these.
+    MLflow's tables are in alphabetical order, so held-out metrics come first.
     """
     metrics: dict[str, float] = {}
     for stage in data.corpus.stages:

@@ -1,9 +1,9 @@
-"""Training with its record in MLflow, and the notes of which models MLflow has.
+"""Trains a model with its record in MLflow, and keeps notes of the models that MLflow has.
 
     <local folder>/mlflow-runs/<digest of server, experiment and model>    the id of the model's run
 
-With the note, a run that reuses its model does not load MLflow. Remove the folder to have MLflow asked again, and
-models recorded again where they are missing.
+With the note, a run that reuses its model does not load MLflow. If the folder is removed, MLflow is asked again, and
+missing models are recorded again.
 """
 
 from contextlib import ExitStack
@@ -28,7 +28,7 @@ else:
 
 
 def noted_run(settings: MachineSettings, experiment: str, key: str) -> str:
-    """The id of the run that has the model with a key; empty if it is not known."""
+    """The noted id of the run of the model with a key; empty if there is no note."""
     uri = settings.tracking_uri
     note = _note(settings, experiment, key)
     is_gone = uri.startswith(_SQLITE) and not Path(uri.removeprefix(_SQLITE)).exists()
@@ -36,7 +36,7 @@ def noted_run(settings: MachineSettings, experiment: str, key: str) -> str:
 
 
 def note_run(settings: MachineSettings, experiment: str, key: str, run: str) -> None:
-    """Note that the run has the model, complete with its metrics."""
+    """Note that a run has the model with all metrics."""
     files.write_bytes(str(_note(settings, experiment, key)), run.encode())
 
 
@@ -51,8 +51,8 @@ _SQLITE = "sqlite:///"
 def train(outputs: Outputs) -> Trained:
     """Train on the mixture, resuming from the newest checkpoint if there is one.
 
-    With a home that is not on a local disk, each checkpoint is written to the local folder and copied to the home while
-    training goes on; on another machine it goes on from the newest one that is there.
+    If the home is not on a local disk, each checkpoint is written to the local folder and copied to the home while
+    training continues. Another machine resumes from the newest one in the home.
     """
     context, recipe, data, unplaced = outputs.context, outputs.recipe, outputs.data, outputs.model_spec
     settings = context.settings
@@ -66,7 +66,7 @@ def train(outputs: Outputs) -> Trained:
     with ExitStack() as stack:
 
         def places() -> ModelPlaces:
-            """Asked for by the process that makes the stage: it alone has a run to log to."""
+            """Called by the process that makes the stage, because only it has a run to log to."""
             logged = stack.enter_context(run)
             processes = settings.training_processes or default_processes()
             mixture = local_mixture(settings, data.mixture.folder)

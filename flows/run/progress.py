@@ -1,4 +1,4 @@
-"""Progress of a stage: rates and remaining time of its jobs, bars in a terminal, a line a minute elsewhere."""
+"""Progress of a stage: rates and remaining time of its jobs, as a bar in a terminal and as log lines elsewhere."""
 
 import contextlib
 import contextvars
@@ -29,11 +29,10 @@ from gristmill.tasks.engine.spec import StageSpec
 
 @dataclass
 class PhaseRates:
-    """What the jobs of a phase have done. Jobs that were found done count, but not for the rates.
+    """Rates and remaining time of a phase. Jobs that an earlier run finished are in the counts, but not in the rates.
 
-    `clock` gives seconds; `size`: bytes that a job reads, by its number, if they are known, and `bytes` those of all
-    jobs. `documents`: those that arrived, where the records have them; `written`: bytes. Running jobs have reported
-    what they have read so far.
+    clock: seconds, monotonic. size: bytes that a job reads, by its number, if known; bytes: of all jobs. documents:
+    that reached the jobs, if their records have them. written: bytes. `take` adds what running jobs report.
     """
 
     phase: str
@@ -52,11 +51,11 @@ class PhaseRates:
         self._running: dict[int, JobProgress] = {}
 
     def take(self, number: int, progress: JobProgress) -> None:
-        """A job that runs is so far."""
+        """Record how far a running job is."""
         self._running[number] = progress
 
     def add(self, result: JobResult, number: int = 0) -> None:
-        """A job has ended."""
+        """Record a finished job."""
         self._running.pop(number, None)
         self.done += 1
         read = self.size(number) if self.size else 0
@@ -71,7 +70,7 @@ class PhaseRates:
 
     @property
     def jobs(self) -> float:
-        """How many are done; of one that runs, the part of its bytes that it has read."""
+        """Finished jobs, plus for each running job the share of its bytes that it has read."""
         return self.done + sum(self._part(number, reported) for number, reported in [*self._running.items()])
 
     def _part(self, number: int, reported: JobProgress) -> float:
@@ -84,7 +83,7 @@ class PhaseRates:
 
     @property
     def read_so_far(self) -> int:
-        """Bytes, of which those count that the jobs have by their size."""
+        """Bytes read, at most the size of each job."""
         running = sum(
             min(reported.read, self.size(number)) for number, reported in [*self._running.items()] if self.size
         )
@@ -92,7 +91,8 @@ class PhaseRates:
 
     @property
     def seconds_left(self) -> float | None:
-        """By the bytes so far where they are known, else by the time of the jobs; None before the first of either."""
+        """Estimate from the bytes read so far if sizes are known, else from the finished jobs; None before the
+        first."""
         seconds = self.clock() - self.started
         if self.bytes:
             read = self.read_so_far
@@ -102,8 +102,8 @@ class PhaseRates:
         return (self.total - self.done) * seconds / new_bytes if new_bytes else None
 
     def __str__(self) -> str:
-        """`310 of 1,024 MB read, 5,120 documents, 120 documents/s, 3.4 MB/s written, 0:12 left`, as far as it is known;
-        nobody knows the last ten seconds."""
+        """`310 of 1,024 MB read, 5,120 documents, 120 documents/s, 3.4 MB/s written, 0:12 left`, without unknown parts.
+        Below ten seconds the estimate is too rough for a number."""
         seconds = max(self.clock() - self.started, 1e-9)
         documents = self.documents_so_far
         parts = []
@@ -128,8 +128,8 @@ def duration(seconds: float) -> str:
 
 
 class _LogBar(Progress):
-    """A bar below the log: while it is shown in a terminal, Prefect's handlers write through its console, which keeps
-    it last. In a notebook the bar is a widget, and the log is not moved."""
+    """A bar below the log. In a terminal, Prefect's handlers write through the bar's console, which keeps the bar last.
+    In a notebook the bar is a widget, and the handlers are unchanged."""
 
     def start(self) -> None:
         super().start()
@@ -145,13 +145,13 @@ class _LogBar(Progress):
         super().stop()
 
 
-# Prefect's console has these, and none of the bar's.
+# Styles of Prefect's console that the bar's console lacks.
 _LEVELS = Theme({"log.info_level": "cyan", "log.warning_level": "yellow3", "log.error_level": "red3"})
 
 
 def progress_bar(*more: ProgressColumn) -> Progress:
-    """A progress bar on the error stream of a terminal, or in a notebook with ipywidgets; else nothing. `more`: columns
-    at its end."""
+    """A progress bar on the error stream of a terminal, or in a notebook with ipywidgets; else a disabled one. `more`:
+    columns at its end."""
     columns = (TextColumn("  {task.description}"), BarColumn(20), MofNCompleteColumn(), TimeElapsedColumn())
     console = Console(file=sys.stderr, theme=_LEVELS, markup=False, emoji=False)
     # without ipywidgets rich shows no bar in a notebook, so the log has lines
@@ -159,15 +159,15 @@ def progress_bar(*more: ProgressColumn) -> Progress:
     return _LogBar(*columns, *more, console=console, transient=True, disable=not is_shown)
 
 
-FIRST_SECONDS, LINE_SECONDS = 10.0, 60.0  # between two lines in a log, in the first minute of a stage and later
-RECORD_SECONDS = 2.0  # between two records of the progress elsewhere
+FIRST_SECONDS, LINE_SECONDS = 10.0, 60.0  # between two log lines, in the first minute of a stage and later
+RECORD_SECONDS = 2.0  # between two calls of `record`
 _DRAIN_SECONDS = 1.0
 
 
 class ProgressReporter:
-    """Progress of a stage on the terminal or in the log, and its workers' lines in the run's log.
+    """Shows the progress of a stage in the terminal or the log, and passes its workers' lines to the run's log.
 
-    `record` is given the percentage of the phase now and then.
+    `record` is called now and then with the percentage of the phase.
     """
 
     def __init__(
@@ -186,7 +186,7 @@ class ProgressReporter:
         self._task: TaskID | None = None
         self._bar = progress_bar(TextColumn("{task.fields[rates]}"))
         self._ended = threading.Event()
-        # Prefect's log asks the context for its server, and starts one of its own where there is none
+        # Prefect's log finds its server in the context, and would start another one without it
         context = contextvars.copy_context()
         self._thread = threading.Thread(target=context.run, args=(self._watch,), name="progress", daemon=True)
 
@@ -232,7 +232,7 @@ class ProgressReporter:
         self._log.info(line)
 
     def drain(self) -> None:
-        """Hand the workers' lines to the run's log, and take up how far their jobs are."""
+        """Pass the workers' lines to the run's log, and record how far their jobs are."""
         messages = self._executor.messages
         while True:
             try:
@@ -247,7 +247,7 @@ class ProgressReporter:
                 self._log.log(level, printable(line))
 
     def _begin(self, jobs: str) -> None:
-        """The line of the start, which names the jobs if the first phase begins soon enough."""
+        """Log the first line, which names the jobs if the first phase has begun by then."""
         with self._lock:
             if self._begun:
                 return
@@ -264,8 +264,7 @@ class ProgressReporter:
             self._bar.update(self._task, completed=self._rates.jobs, rates=str(self._rates))
 
     def _watch(self) -> None:
-        """In a thread of its own: what workers log and tell while jobs are long, and the line of ten seconds or a
-        minute."""
+        """Handle workers' messages during long jobs, and log a line every ten seconds or minute. Runs in a thread."""
         while not self._ended.wait(_DRAIN_SECONDS):
             self.drain()
             self._show()
@@ -289,7 +288,7 @@ class ProgressReporter:
 
 
 class BatchReporter:
-    """Progress of stages of one name that are made at the same time: one bar for all of them."""
+    """One progress bar for all stages of one name that are made at the same time."""
 
     def __init__(self, name: str, total: int, log: logging.Logger | logging.LoggerAdapter) -> None:
         self._name, self._total, self._log = name, total, log
@@ -304,17 +303,17 @@ class BatchReporter:
         self._bar.stop()
 
     def advance(self) -> None:
-        """One more is made."""
+        """Count one more finished stage."""
         self._bar.update(self._task, advance=1)
 
     @contextlib.contextmanager
     def stage(self) -> Iterator["StageLines"]:
-        """The progress of one of them."""
+        """The progress of one stage."""
         yield StageLines(self._log)
 
 
 class StageLines(Silent):
-    """Progress of a stage whose messages alone are shown."""
+    """Progress of a stage of which only messages are shown."""
 
     def __init__(self, log: logging.Logger | logging.LoggerAdapter) -> None:
         self._log = log
@@ -324,7 +323,7 @@ class StageLines(Silent):
 
 
 def ended(stage: StageResult, seconds: float) -> str:
-    """The line at the end of a stage: found or made, and what it did to the documents."""
+    """The last line of a stage: reused or made, and how many documents it kept."""
     how = "reused" if stage.reused else f"made in {duration(seconds)}:"
     rows = [funnel_row(count) for count in stage.step_counts]
     return f"{stage.name}: {how} {stage.folder}" + (f", {_kept(rows)}" if rows else "")

@@ -1,4 +1,4 @@
-"""A run whose stages are all finished: its report without Prefect, workers, MLflow and torch."""
+"""Reports a run whose stages are all finished, without Prefect, workers, MLflow or torch."""
 
 import logging
 from typing import TYPE_CHECKING
@@ -30,10 +30,11 @@ log = logging.getLogger(__name__)
 
 
 def reuse(flow: str, recipe: Recipe, settings: MachineSettings) -> tuple[Run, list[str]] | None:
-    """The report and the log of a flow that has nothing to make, which is recorded in the home as the flow records it.
+    """Return the report and the log lines of a flow whose stages are all finished, and record the run in the home as
+    the flow would.
 
-    None if the flow has something to make, restore or record in MLflow, or would raise: then nothing is recorded, and
-    the flow itself raises the error.
+    Returns None, and records nothing, if the flow has something to make, restore or record in MLflow, or would raise.
+    Then the flow itself raises the error.
     """
     with HeldLines(settings.log_format) as held, log_fields.bound(recipe=recipe.name):
         try:
@@ -93,7 +94,7 @@ def _reuse(flow: str, recipe: Recipe, settings: MachineSettings) -> Run:
 
 
 def _check_files(stage: StageResult) -> StageResult:
-    """The stage. Raises NotFinishedError if its files were removed."""
+    """Return the stage. Raises NotFinishedError if its files were removed."""
     if stage.is_collected:
         raise NotFinishedError(stage.label)
     return stage

@@ -1,4 +1,4 @@
-"""Each stage as one Prefect task, with its progress and counts as artifacts; several at a time in threads."""
+"""Makes each stage as one Prefect task, with its progress and counts as artifacts. Several stages run in threads."""
 
 import contextlib
 import queue
@@ -41,16 +41,16 @@ from gristmill.tasks.engine.make import StageResult, find, find_or_make, restore
 from gristmill.tasks.engine.spec import StageSpec
 from gristmill.tasks.engine.stage_jobs import StageJobs, made_by_workers
 
-# Makes one stage; `check` is called meanwhile, and raises what is to end it.
+# Makes one stage. It calls `check` now and then, which raises the error that ends it.
 Make = Callable[[StageSpec, Callable[[], None]], StageResult]
 
 
 class EndedError(RuntimeError):
-    """A stage that was given up since another one, made at the same time, has failed."""
+    """A stage was stopped because another one that was made at the same time failed."""
 
 
 class _End:
-    """Why the stages that are being made shall end, if they shall."""
+    """The error or signal that stops all stages that are being made; `why` is None while there is none."""
 
     def __init__(self) -> None:
         self.why: BaseException | None = None
@@ -61,7 +61,7 @@ class _End:
             self.why = self.why or why
 
     def check(self) -> None:
-        """Raises in a stage's thread what ends it: the signal that the flow's own thread has got, or EndedError."""
+        """Raise the signal that the flow's thread received, or EndedError, in the thread of a stage."""
         why = self.why
         if why is None:
             return
@@ -75,11 +75,12 @@ class _End:
 def build_at_once(
     make: Make, specs: Sequence[SlotSpec], most: int, is_elsewhere: Callable[[StageSpec], bool] = lambda spec: False
 ) -> list[StageResult]:
-    """The stages in their order, at most `most` of them made at the same time. `is_elsewhere`: whether another process
-    makes a stage now; such a stage is left for last, since it may be finished then.
+    """Make stages, at most `most` at the same time, and return them in their order.
 
-    The first error ends the others, and is raised when they have ended; so does a signal, which Python raises in the
-    flow's thread alone. What has not begun then is left.
+    `is_elsewhere`: whether another process makes a stage now. Such a stage is made last, since it may be finished then.
+
+    The first error stops the other stages, and is raised when they have ended. So does a signal, which Python raises
+    only in the flow's thread. Stages that have not begun are not made.
     """
     end, slots = _End(), queue.SimpleQueue[int]()
     for slot in range(most):
@@ -92,7 +93,7 @@ def build_at_once(
             spec = declare(slot)
             return None if not waits and is_elsewhere(spec) else make(spec, end.check)
         except BaseException as error:
-            end.now(error)  # before this thread takes up another one
+            end.now(error)  # before this thread starts another stage
             raise
         finally:
             slots.put(slot)
@@ -102,7 +103,7 @@ def build_at_once(
         futures: dict[int, Future[StageResult | None]] = {}
         try:
             for waits in (False, True):
-                # Prefect's task finds its flow, and its log the server, in the context
+                # Prefect's task finds its flow in the context, and its log finds the server there
                 for number, spec in enumerate(specs):
                     if number not in stages:
                         futures[number] = pool.submit(copy_context().run, one, spec, waits)
@@ -124,7 +125,7 @@ _current: ContextVar[RunContext | None] = ContextVar("run_context", default=None
 
 @contextlib.contextmanager
 def run_context(recipe: Recipe) -> Iterator[RunContext]:
-    """The context of the run; the outermost flow opens it, checks the recipe, starts the executor and ends it."""
+    """The context of the run. The outermost flow opens and closes it, checks the recipe, and starts the executor."""
     if (open_one := _current.get()) is not None:
         yield open_one
         return
@@ -142,15 +143,15 @@ def run_context(recipe: Recipe) -> Iterator[RunContext]:
         last_run = RunRecorder(settings.home, recipe.name, seen, flow, whole)
         remaking = Remaking(settings.home, [step.step for step in recipe.steps], filter_stages(recipe.steps))
         remakes.forget(settings.home)
-        noted = Noted(last_run, remaking)
+        records = Records(last_run, remaking)
         task_runs: dict[str, UUID] = {}
         context = RunContext(
             settings,
-            partial(_build, settings.home, workers, noted, task_runs),
-            at_once=partial(_build_all, settings.home, workers, noted, task_runs),
+            partial(_build, settings.home, workers, records, task_runs),
+            at_once=partial(_build_all, settings.home, workers, records, task_runs),
             outside=last_run.outside,
             begin=remaking.begin,
-            use=partial(_use, noted),
+            use=partial(_use, records),
             restore=partial(_restore, settings.home, workers),
         )
         token = _current.set(context)
@@ -164,28 +165,28 @@ def run_context(recipe: Recipe) -> Iterator[RunContext]:
             _current.reset(token)
 
 
-class Noted(NamedTuple):
-    """What is noted of the stages of a run."""
+class Records(NamedTuple):
+    """The records that a run keeps of its stages."""
 
     last_run: RunRecorder
     remaking: Remaking
 
 
-def _beside() -> Threads:
-    """The thread that makes a stage, for its jobs."""
+def _same_thread() -> Threads:
+    """An executor that runs jobs in the thread that makes the stage."""
     return Threads(1, queue.SimpleQueue())
 
 
-def _build(home: str, executor: Deferred, noted: Noted, task_runs: dict[str, UUID], spec: StageSpec) -> StageResult:
-    """Find or make a stage as a Prefect task that is named after the recipe and the stage. `task_runs`: those of the
-    stages so far, by their keys."""
-    noted.remaking.begin(spec)
+def _build(home: str, executor: Deferred, records: Records, task_runs: dict[str, UUID], spec: StageSpec) -> StageResult:
+    """Find or make a stage as a Prefect task that is named after the recipe and the stage. `task_runs`: ids of the task
+    runs of earlier stages, by label."""
+    records.remaking.begin(spec)
     label = spec.label(home)
-    noted.last_run.add(label)
+    records.last_run.add(label)
     if spec.at:
-        noted.last_run.exported(label, spec.at)
-    # a training is processes of its own, for hours perhaps: workers that would wait for it are let go of
-    workers = _beside() if spec.name == "model" else executor
+        records.last_run.exported(label, spec.at)
+    # a training runs in separate processes, perhaps for hours, so idle workers are released
+    workers = _same_thread() if spec.name == "model" else executor
 
     def progress(record: Callable[[float], None]) -> ProgressReporter:
         if workers is not executor:
@@ -196,52 +197,51 @@ def _build(home: str, executor: Deferred, noted: Noted, task_runs: dict[str, UUI
     def make(record: Callable[[float], None]) -> StageResult:
         return find_or_make(home, spec, workers, lambda: progress(record))
 
-    return _taken(noted, label, _as_task(home, spec, make, task_runs))
+    return _recorded(records, label, _as_task(home, spec, make, task_runs))
 
 
-def _use(noted: Noted, stage: StageResult) -> StageResult:
-    """A stage that the run reads as another one made it."""
-    noted.last_run.add(stage.label)
+def _use(records: Records, stage: StageResult) -> StageResult:
+    """Record and return a stage that another run made and this one reads."""
+    records.last_run.add(stage.label)
     return stage
 
 
 def _restore(home: str, executor: Deferred, stage: StageResult) -> StageResult:
-    """A stage with its files."""
+    """Return a stage with its files, which are made again if they were removed."""
     if not stage.is_collected:
         return stage
-    assert stage.spec is not None, "it was found by what it was asked for by"
+    assert stage.spec is not None, "it was found by its spec"
     spec, log = stage.spec, get_run_logger()
     return restore(home, stage, executor, lambda: ProgressReporter(spec, executor, log, lambda _: None))
 
 
-def _taken(noted: Noted, label: str, stage: StageResult) -> StageResult:
-    """A stage of the run, which may be in another folder than the one that it was noted with: other code had begun
-    that."""
-    noted.last_run.replace(label, stage.label)
+def _recorded(records: Records, label: str, stage: StageResult) -> StageResult:
+    """Record and return a stage of the run. It may be in another folder than expected, which other code had begun."""
+    records.last_run.replace(label, stage.label)
     if stage.reused:
-        noted.remaking.reused(stage)
+        records.remaking.reused(stage)
     return stage
 
 
 def _build_all(
     home: str,
     executor: Deferred,
-    noted: Noted,
+    records: Records,
     task_runs: dict[str, UUID],
     specs: Sequence[SlotSpec],
     most: Callable[[], int],
     jobs: StageJobs | None,
 ) -> list[StageResult]:
-    """Find or make stages at the same time, those that are made as Prefect tasks.
+    """Find stages, and make the missing ones at the same time as Prefect tasks.
 
-    Their jobs run in the threads that make them: what such stages work with are processes of their own. With `jobs`
-    they are made by the workers of the cluster.
+    Their jobs run in the threads that make them, because such stages start separate processes. With `jobs`, the workers
+    of the cluster make the stages.
     """
     first = [spec(0) for spec in specs]
     for spec in first:
-        noted.remaking.begin(spec)
+        records.remaking.begin(spec)
     labels = [spec.label(home) for spec in first]
-    noted.last_run.add(*labels)
+    records.last_run.add(*labels)
     stages = [find(home, spec) for spec in first]
     stages = [None if stage is not None and stage.is_collected else stage for stage in stages]  # their files are read
     missing = [spec for spec, stage in zip(specs, stages, strict=True) if stage is None]
@@ -257,7 +257,7 @@ def _build_all(
         made = _build_here(home, task_runs, missing, min(most(), len(missing)), len(first) - len(missing))
     results = iter(made)
     return [
-        _taken(noted, label, next(results) if stage is None else stage)
+        _recorded(records, label, next(results) if stage is None else stage)
         for label, stage in zip(labels, stages, strict=True)
     ]
 
@@ -271,9 +271,9 @@ def _build_here(
 
         def make(spec: StageSpec, check: Callable[[], None]) -> StageResult:
             stage = _as_task(
-                home, spec, lambda _: find_or_make(home, spec, _beside(), reporter.stage, check), task_runs
+                home, spec, lambda _: find_or_make(home, spec, _same_thread(), reporter.stage, check), task_runs
             )
-            stage = restore(home, stage, _beside(), reporter.stage, check)
+            stage = restore(home, stage, _same_thread(), reporter.stage, check)
             reporter.advance()
             return stage
 
@@ -299,7 +299,7 @@ def _build_by_workers(
 
 
 def _made(stage: StageResult, record: Callable[[float], None]) -> StageResult:
-    """A stage that a worker has made."""
+    """Return a stage that a worker has made."""
     record(100.0)
     return stage
 
@@ -311,11 +311,11 @@ def _as_task(
     task_runs: dict[str, UUID],
     seconds: float | None = None,
 ) -> StageResult:
-    """Find or make a stage as a Prefect task. `make` is given what records a percentage; `seconds`: what that took a
-    worker."""
+    """Find or make a stage as a Prefect task. `make` gets the function that records a percentage. `seconds`: the time
+    that a worker took, if one made the stage."""
     name, label = stage_name(spec), spec.label(home)
 
-    # a task without arguments, since Prefect would search all manifests in them for futures
+    # the task has no arguments, because Prefect would search all manifests in them for futures
     @task(
         name=spec.name,
         task_run_name=f"{name}-{label.rpartition('-')[2]}",
@@ -334,7 +334,7 @@ def _as_task(
             task_runs[stage.label] = UUID(str(task_run.get_id()))
         return stage
 
-    # the graph of the run shows what a stage reads: states alone, since Prefect would search manifests for futures
+    # so the graph of the run shows what a stage reads; only states, because Prefect would search manifests for futures
     read = [task_runs[label] for label in spec.read.values() if label in task_runs]
     states: list[State] = [
         Completed(data="made", state_details=StateDetails(task_run_id=run_id)) for run_id in dict.fromkeys(read)

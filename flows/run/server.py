@@ -1,10 +1,11 @@
-"""The Prefect server that records the flows of this process, if the user has named none.
+"""The Prefect server that records the flows of this process, if the user has not configured one.
 
-It is the one of `gristmill ui`, if that shows the home, or a child process. Prefect can start a child itself
-(`SubprocessASGIServer`), but that has no login, gets the terminal's Ctrl-C before the flow has recorded its end, and
-goes on when the flow's process is killed. So this module runs the same application, `create_app`, behind our gate.
+It is the server of `gristmill ui`, if that shows the home, or a child process. Prefect can start a child itself
+(`SubprocessASGIServer`), but that one has no login, receives the terminal's Ctrl-C before the flow has recorded its
+end, and keeps running when the flow's process is killed. So this module runs the same application, `create_app`, behind
+our gate.
 
-    python -m gristmill.flows.run.server PORT [--pages]   is such a child; `--pages`: whole, as `prefect server start`
+    python -m gristmill.flows.run.server PORT [--pages]   is such a child; with `--pages` as `prefect server start`
 """
 
 import asyncio
@@ -40,9 +41,9 @@ else:
     prefect_settings = wrapt.lazy_import("prefect.settings")
 
 HOLDS = "Prefect's records of earlier runs; no run needs them, and they contain no data"
-# The recorder of task runs loses some in bursts unless its batches are larger (seen with prefect 3.8 and 3.9). Flows
-# use no block types, and two servers that start at once in a new home would both insert them; without the memo, one
-# that a user starts in the home makes them.
+# With smaller batches the recorder of task runs loses some in bursts (seen with prefect 3.8 and 3.9). Flows use no
+# block types, and two servers that start at the same time in a new home would both insert them. Without the memo, a
+# server that a user starts in the home inserts them.
 _SETTINGS = {
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "100",
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_READ_BATCH_SIZE": "100",
@@ -51,12 +52,13 @@ _SETTINGS = {
     "PREFECT_SERVER_MEMOIZE_BLOCK_AUTO_REGISTRATION": "false",
     "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
 }
-# What a user may have set for a server of another login or address: the gate has ours, and the page is on its own port.
+# Settings that a user may have for a server with another login or address. Ours has the login of the gate and a port of
+# its own.
 _OF_OTHER_SERVERS = (
     "PREFECT_SERVER_API_AUTH_STRING", "PREFECT_UI_API_URL", "PREFECT_SERVER_UI_SERVE_BASE", "PREFECT_UI_SERVE_BASE"
 )  # fmt: skip
 _NAMING = frozenset({"PREFECT_API_URL", "PREFECT_PROFILE", "PREFECT_PROFILES_PATH", "PREFECT_HOME"})
-# Files in which Prefect looks for its settings, and how one that names a server is known.
+# Files where Prefect looks for its settings, each with the text by which one with a server's address is recognized.
 _SETTINGS_FILES = {
     ".env": "PREFECT_API_URL",
     "prefect.toml": "url",
@@ -65,12 +67,12 @@ _SETTINGS_FILES = {
 }
 _MODULE, _PAGES = "gristmill.flows.run.server", "--pages"
 
-_children: dict[Path, LocalServer] = {}  # of this process, by the folder of their database
+_children: dict[Path, LocalServer] = {}  # servers of this process, by the folder of their database
 
 
 class Pages(NamedTuple):
-    """What `gristmill ui` shows of a home, as it notes it there: its process; address and login of its Prefect server;
-    and the links that it has printed, by name."""
+    """The note in a home that `gristmill ui` shows it: its process, the address and login of its Prefect server, and
+    the links that it has printed, by name."""
 
     process: str
     address: str
@@ -79,7 +81,7 @@ class Pages(NamedTuple):
 
 
 def may_be_named() -> bool:
-    """Whether a user may have named a server: in the environment, or in a file of Prefect. Imports no Prefect."""
+    """Whether a user may have configured a server, in the environment or a settings file. Does not import Prefect."""
     return not _NAMING.isdisjoint(os.environ) or any(
         word in path.read_text(encoding="utf-8", errors="replace")
         for name, word in _SETTINGS_FILES.items()
@@ -88,7 +90,7 @@ def may_be_named() -> bool:
 
 
 def named() -> tuple[str, str, str] | None:
-    """Addresses of the API and the pages, and the login, as `user:password`, of the server that the user has named."""
+    """API address, address of the pages and login (`user:password`) of the server that the user has configured."""
     if not may_be_named():
         return None
     prefect = prefect_settings.get_current_settings()
@@ -99,15 +101,15 @@ def named() -> tuple[str, str, str] | None:
 
 
 def home_folder(settings: MachineSettings) -> Path:
-    """Of Prefect's database and log: the user's PREFECT_HOME, or in the home. Raises RuntimeError for one of another
-    account."""
+    """The folder of Prefect's database and log: the user's PREFECT_HOME, or one in the home. Raises RuntimeError if it
+    belongs to another account."""
     folder = Path(os.environ.get("PREFECT_HOME") or settings.prefect_home).absolute()
     check_own(folder)
     return folder
 
 
 def start(settings: MachineSettings) -> None:
-    """Start the child of this home, if no other server is there and it does not run; it ends with this process."""
+    """Start the server of this home, unless one is running. It ends with this process."""
     own = _children.get(home_folder(settings))
     if shown(settings) is not None or (own is not None and own.process.poll() is None):
         return
@@ -116,7 +118,8 @@ def start(settings: MachineSettings) -> None:
 
 
 def child(settings: MachineSettings, port: int = 0, with_pages: bool = False) -> LocalServer:
-    """A server of the home as a child process, on any free port by default; with pages, schedules and automations."""
+    """Start a server of the home as a child process, by default on a free port. `with_pages`: also with pages,
+    schedules and automations."""
     folder = home_folder(settings)
     private_folder(folder)
     environment = {name: value for name, value in os.environ.items() if name not in _OF_OTHER_SERVERS}
@@ -126,7 +129,8 @@ def child(settings: MachineSettings, port: int = 0, with_pages: bool = False) ->
 
 
 def endpoint(settings: MachineSettings) -> tuple[str, str]:
-    """Address of the API, and login, of the server that records this process, when it answers. Raises RuntimeError."""
+    """Wait until the server that records this process answers; return its API address and login. Raises
+    RuntimeError."""
     if (pages := shown(settings)) is not None:
         return f"{pages.address}/api", pages.login
     start(settings)
@@ -135,12 +139,12 @@ def endpoint(settings: MachineSettings) -> tuple[str, str]:
 
 
 def has_pages(settings: MachineSettings) -> bool:
-    """Whether a person may look at what a flow records while it does: at a server of the user's, or `gristmill ui`."""
+    """Whether the server has pages where a person can watch the flow: the user's server, or `gristmill ui`."""
     return home_folder(settings) not in _children
 
 
 def why_none(settings: MachineSettings) -> str:
-    """Why the server does not do what it is asked, in one sentence with the remedy; empty if nothing is found."""
+    """Why the server fails, in one sentence with the fix; empty if no reason is found."""
     if why := trouble(home_folder(settings) / "prefect.db", HOLDS):
         return why
     own = _children.get(home_folder(settings))
@@ -158,7 +162,7 @@ def _note(settings: MachineSettings) -> Path:
 
 @contextlib.contextmanager
 def show(settings: MachineSettings, server: LocalServer, links: dict[str, str]) -> Iterator[None]:
-    """A block in which runs that begin use this server, with pages, of this process."""
+    """A block in which new runs of the home use this server of this process, which has pages."""
     path = _note(settings)
     files.write_json(str(path), Pages(this_process(), server.wait(), server.login, links)._asdict())
     path.chmod(0o600)
@@ -169,33 +173,33 @@ def show(settings: MachineSettings, server: LocalServer, links: dict[str, str]) 
 
 
 def shown(settings: MachineSettings) -> Pages | None:
-    """What `gristmill ui` shows of this home now, on this host."""
+    """The note of a `gristmill ui` that shows this home now, on this host; else None."""
     try:
         pages = Pages(**json.loads(_note(settings).read_text()))
     except FileNotFoundError:
         return None
-    except TypeError:  # of a release that notes other things: its server may record otherwise, too
+    except TypeError:  # written by another release, whose server may record differently
         return None
     return pages if is_of_this_host(pages.process) and not has_ended(pages.process) else None
 
 
-os.register_at_fork(after_in_child=_children.clear)  # a fork has no child of its own
+os.register_at_fork(after_in_child=_children.clear)  # the servers are children of the parent
 
 
 def _app() -> "ASGIApp":
     settings = prefect_settings.get_current_settings()
     database = settings.home / "prefect.db"
     url = settings.server.database.connection_url
-    if url is None or url.get_secret_value() == _url(database):  # no other was set
+    if url is None or url.get_secret_value() == _url(database):  # the user has not set another one
         made_by = f"prefect {version('prefect')}"
         ensure_database(database, made_by, _migrate, _migrate, HOLDS, template_of("prefect"))
     create_app = api_server.create_app
-    gc.freeze()  # Prefect looks for cycles when its application is made, in all that was imported
+    gc.freeze()  # Prefect collects garbage when it makes its application, which would search all imported modules
     return create_app(ephemeral=_PAGES not in sys.argv, final=True)
 
 
 def _migrate(path: Path) -> None:
-    """Make Prefect's tables in an empty database, or bring those of an older release to this one's."""
+    """Create Prefect's tables in an empty database, or migrate those of an older release."""
     with (
         database_dependencies.temporary_database_interface(),
         prefect_settings.temporary_settings({prefect_settings.PREFECT_SERVER_DATABASE_CONNECTION_URL: _url(path)}),
@@ -204,10 +208,10 @@ def _migrate(path: Path) -> None:
 
 
 def _url(path: Path) -> str:
-    """A database's address, as Prefect writes that of its home."""
+    """The address of a SQLite database, as Prefect writes it."""
     return f"sqlite+aiosqlite:///{path}"
 
 
 if __name__ == "__main__":
-    gc.set_threshold(50_000)  # imports leave next to no garbage, and to look for it is a fifth of the start
+    gc.set_threshold(50_000)  # imports leave almost no garbage, and searching for it takes a fifth of the start
     serve(_app, int(sys.argv[1]))

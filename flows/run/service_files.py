@@ -1,7 +1,7 @@
-"""The files that a service runs with: Prefect's deployments, images, Kubernetes, SLURM.
+"""The files of a service: Prefect deployments, images, Kubernetes, SLURM.
 
-In a checkout they are at the top; an installation has them beside this module. Imports only the standard library, since
-the build of a wheel runs this file.
+In a checkout they are at the top level; an installation has them beside this module. Imports only the standard library,
+because the build of a wheel runs this file.
 """
 
 from pathlib import Path
@@ -34,9 +34,8 @@ def source() -> Path:
 
 
 def write(to: Path, under: str = "") -> list[Path]:
-    """Write the files into a folder, with their modes; those that are there with the same content stay. `under`: only
-    those whose names begin so. Returns the paths. Raises FileExistsError, and writes nothing, for one that is there and
-    differs."""
+    """Write the files and their modes into a folder, and return the paths. `under`: only files whose names begin with
+    it. Files with equal contents stay. Raises FileExistsError, and writes nothing, if an existing file differs."""
     names = [name for name in NAMES if name.startswith(under)]
     for name in names:
         there = to / name

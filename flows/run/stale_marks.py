@@ -1,7 +1,7 @@
-"""What is stale, marked where people look: notes on the pages of verdicts, tags in MLflow.
+"""Marks stale verdicts and models where people look: notes on pages, and tags in MLflow.
 
-All of it is made from the home as it is, so a second call mends what a killed one left out. A run does it at its end:
-it may have read other files than the data that a verdict rests on, or have newer lists.
+The marks are computed from the current home, so a second call completes one that was killed. Every run updates them at
+its end, because it may have read other files than the data of a verdict, or newer lists.
 """
 
 import logging
@@ -37,8 +37,8 @@ ID_TAGS = ("decision", "scaling")
 
 @dataclass(frozen=True)
 class Marked:
-    """What was marked: `pages`: paths of pages that were changed; `tagged`, `untagged`: ids of MLflow runs; `gaps`:
-    what was not."""
+    """Results: `pages`, the paths of changed pages; `tagged` and `untagged`, ids of MLflow runs; `gaps`, what could not
+    be marked and why."""
 
     pages: tuple[str, ...] = ()
     tagged: tuple[str, ...] = ()
@@ -46,15 +46,15 @@ class Marked:
     gaps: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
-        """A line each."""
+        """One line per change."""
         runs = f"MLflow: {len(self.tagged)} runs marked as stale, {len(self.untagged)} no longer"
         return [f"pages of verdicts: {len(self.pages)} changed", runs, *(f"not marked: {gap}" for gap in self.gaps)]
 
 
 def mark_after_run(settings: MachineSettings) -> None:
-    """Mark what is stale at the end of a run, and log how much is new. Reads nothing in a home where nothing can be
-    stale: one without verdicts, retractions, and models that a newer list has released. Raises nothing that would
-    make a failure of a finished run."""
+    """Mark what is stale at the end of a run, and log how much is new. Returns at once if nothing in the home can be
+    stale: no verdicts, retractions, or models that a newer list has released. Errors are logged, because the run itself
+    is finished."""
     folders = (*VERDICTS, retractions.FOLDER)
     if not any(files.names(files.join(settings.home, name)) for name in folders) and not released_models(settings.home):
         return
@@ -87,7 +87,7 @@ def mark(settings: MachineSettings) -> Marked:
 
 
 def _tag(settings: MachineSettings, staleness: Staleness) -> tuple[list[str], list[str]]:
-    """Set and delete the tag of the runs in MLflow. Starts none: a home without a database has no runs."""
+    """Set and delete the tag of runs in MLflow. Does not start MLflow: a home without a database has no runs."""
     uri = settings.tracking_uri
     if uri.startswith(SQLITE) and not Path(uri.removeprefix(SQLITE)).exists():
         return [], []
@@ -119,15 +119,15 @@ def _tag(settings: MachineSettings, staleness: Staleness) -> tuple[list[str], li
 
 
 def _reasons_of(tags: Mapping[str, str], by_tag: Mapping[tuple[str, str], tuple[str, ...]]) -> list[str]:
-    """Why a run with these tags is stale. The runs of an arm have the tag of their decision, too, and need not rest on
-    all that it rests on."""
+    """Why a run with these tags is stale. Runs of an arm also have the tag of their decision, but need not depend on
+    all of its data."""
     is_child = tracking.PARENT_TAG in tags
     pairs = [(name, value) for name, value in tags.items() if not is_child or name not in ID_TAGS]
     return list(dict.fromkeys(reason for pair in pairs for reason in by_tag.get(pair, ())))
 
 
 def _reasons(staleness: Staleness) -> Mapping[tuple[str, str], tuple[str, ...]]:
-    """Why runs in MLflow are stale, by the tag and the value by which they are known."""
+    """Why runs in MLflow are stale, by the tag and value that identify them."""
     graph: HomeGraph = staleness.graph
     found: dict[tuple[str, str], tuple[str, ...]] = {}
     for verdict in graph.verdicts:

@@ -1,8 +1,7 @@
-"""MLflow: the client of this machine's server or database, experiments, and the runs that are no model's.
+"""MLflow: the client of the server or database in the settings, experiments, and runs other than those of models.
 
-The runs of an experiment do not stay RUNNING. MLflow keeps the addresses of artifacts absolute, and has no call that
-changes them: when a home was moved or copied, they are rewritten here, or MLflow would write its artifacts into the
-original home.
+No run of an experiment stays RUNNING. MLflow stores absolute addresses of artifacts and has no call that changes them.
+If a home was moved or copied, this module rewrites them, because MLflow would write artifacts into the original home.
 
 `ParentRun` has a child run for each training of its grid. `log_model_file` records a classifier or a head that a
 command has trained.
@@ -37,7 +36,7 @@ _ADDRESSES = {"experiments": "artifact_location", "runs": "artifact_uri", "logge
 
 
 def move_artifacts(database: Path, old: str, new: str) -> None:
-    """Let the experiments, runs and logged models whose artifacts are in the folder `old` have them in `new`."""
+    """Change the folder of artifacts from `old` to `new` for experiments, runs and logged models."""
     with contextlib.closing(sqlite3.connect(database, timeout=60)) as connection, connection:
         for table, column in _ADDRESSES.items():
             connection.execute(
@@ -55,7 +54,7 @@ SQLITE = "sqlite:///"
 
 
 class TrackedExperiment:
-    """The experiment of a recipe, by its name; it is made when the first run is."""
+    """The experiment of a recipe, by name. It is created with the first run."""
 
     def __init__(self, settings: MachineSettings, name: str) -> None:
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
@@ -78,7 +77,7 @@ class TrackedExperiment:
         self.client = mlflow.MlflowClient(uri)
 
     def find(self) -> Experiment | None:
-        """The experiment, with its artifacts in this home; None if there is none."""
+        """Return the experiment, with its artifacts in this home; None if it does not exist."""
         experiment = self.client.get_experiment_by_name(self.name)
         if self._database and experiment is not None and experiment.artifact_location != self._artifacts:
             move_artifacts(self._database, experiment.artifact_location, self._artifacts)
@@ -88,7 +87,7 @@ class TrackedExperiment:
         return experiment
 
     def id(self) -> str:
-        """The id of the experiment, which is made if there is none."""
+        """The id of the experiment, which is created if it does not exist."""
         if (experiment := self.find()) is not None:
             return experiment.experiment_id
         # a server knows where its artifacts go; without one they stay in the home
@@ -96,7 +95,7 @@ class TrackedExperiment:
         return self.client.create_experiment(self.name, artifact_location=place, tags=dict(KIND))
 
     def create(self, name: str, tags: Mapping[str, str]) -> str:
-        """The id of a new run of this process."""
+        """Create a run of this process, and return its id."""
         all_tags = {PROCESS_TAG: this_process(), **tags}
         return self.client.create_run(self.id(), tags=all_tags, run_name=name).info.run_id
 
@@ -115,7 +114,7 @@ class TrackedExperiment:
         return runs
 
     def end_stale_runs(self) -> None:
-        """Record as KILLED the runs of this experiment whose process has ended without a word."""
+        """Record runs of this experiment as KILLED if their process has ended without recording it."""
         if (experiment := self.client.get_experiment_by_name(self.name)) is None:
             return
         for run in self.client.search_runs([experiment.experiment_id], "attributes.status = 'RUNNING'"):
@@ -123,8 +122,8 @@ class TrackedExperiment:
                 self.client.set_terminated(run.info.run_id, "KILLED")
 
     def end(self, run: str, error: BaseException | None) -> None:
-        """Record how a run has ended. A server that does not answer any more leaves an error as it is: the next run
-        records it as KILLED."""
+        """Record how a run has ended. If the server does not answer any more after an error, the next run records this
+        one as KILLED."""
         try:
             self.client.set_terminated(run, end_status(type(error) if error else None))
         except mlflow.MlflowException:
@@ -132,20 +131,20 @@ class TrackedExperiment:
                 raise
 
     def begin(self, run: str) -> None:
-        """A run that is there already goes on, in this process."""
+        """Continue an existing run in this process."""
         self.client.set_tag(run, PROCESS_TAG, this_process())
         self.client.update_run(run, status="RUNNING")
 
 
 def end_status(error: type[BaseException] | None) -> str:
-    """MLflow's status of a run that ended so; what is no Exception came from a signal."""
+    """MLflow's status for the error that ended a run. An error that is not an Exception comes from a signal."""
     if error is None:
         return "FINISHED"
     return "FAILED" if issubclass(error, Exception) else "KILLED"
 
 
 def dataset_input(stage: StageResult, context: str) -> DatasetInput:
-    """A stage as a dataset of a run, by its key; `context`: what it is to the run."""
+    """A stage as a dataset of a run, by its key. `context`: its role in the run."""
     steps = stage.step_counts
     return DatasetInput(
         Dataset(
@@ -160,7 +159,8 @@ def dataset_input(stage: StageResult, context: str) -> DatasetInput:
 
 
 def flat(value: Any, name: str = "") -> dict[str, Any]:
-    """Nested settings as `mixture.weights.web`; steps under their own names; short lists of values as they are."""
+    """Flatten nested settings to keys such as `mixture.weights.web`. Steps have their names, short lists of values stay
+    lists."""
     if isinstance(value, dict):
         return {k: v for key, inner in value.items() for k, v in flat(inner, f"{name}.{key}".strip(".")).items()}
     if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
@@ -170,7 +170,8 @@ def flat(value: Any, name: str = "") -> dict[str, Any]:
 
 
 def tag_name(name: str) -> str:
-    """A candidate's name as MLflow takes it in names of tags, metrics and files; one that is changed has a digest."""
+    """A candidate's name in the characters that MLflow allows for tags, metrics and files. A changed name has a
+    digest."""
     plain = re.sub(r"[^\w.\- ]|\.\.", "-", name)[:150].strip(". ")
     return plain if plain == name else f"{plain}-{hashlib.sha256(name.encode()).hexdigest()[:6]}"
 
@@ -184,11 +185,12 @@ _COMPLETE_TAG = "gristmill.artifacts"
 class ParentRun:
     """The MLflow run of work that trains many models, in the experiment of its recipe.
 
-    Used as a block around the work, it makes the run, or finds that of an earlier try, and sets its end status, so that
-    none stays RUNNING. The same work, by the value of `tag`, has one parent and one child for each training.
+    As a context manager around the work it creates the run, or finds that of an earlier try, and sets its end status,
+    so that no run stays RUNNING. The value of `tag` identifies the work, which has one parent and one child per
+    training.
 
-    `exclusive`: opens a block in which no other process logs to this run, where several may do the same work at once;
-    they log within `turn`.
+    `exclusive`: if several processes may do the same work at once, this function opens a block in which no other
+    process logs to this run. They log within `turn`.
     """
 
     def __init__(
@@ -221,7 +223,7 @@ class ParentRun:
         return self
 
     def _find(self) -> list[Run]:
-        """The parents of the work; takes up the children, of which other processes may have logged some."""
+        """Find the parents of the work, and read its children, some of which other processes may have logged."""
         runs = self.experiment.tagged(*self._tag)
         self._children = {
             run.data.tags.get(_CHILD_TAG, run.info.run_name): (run.info.run_id, run.info.status == "FINISHED")
@@ -232,7 +234,7 @@ class ParentRun:
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[None]:
-        """A block in which this process logs, and others that do the same work do not."""
+        """A block in which only this process logs to the run."""
         with self._exclusive():
             self._find()
             yield
@@ -252,8 +254,8 @@ class ParentRun:
         tags: Mapping[str, str] | None = None,
         datasets: Sequence[DatasetInput] = (),
     ) -> None:
-        """Log a finished training as a child, once. `name`: no other child of this parent has it; `stage`: the key of
-        its stage; `losses`: (step, training loss)."""
+        """Log a finished training as a child run, once. `name`: unique among the children; `stage`: the key of its
+        stage; `losses`: (step, training loss)."""
         child, finished = self._children.get(name, ("", False))
         if finished:
             return
@@ -271,7 +273,7 @@ class ParentRun:
         values: Mapping[str, float],
         losses: Sequence[tuple[int, float]] = (),
     ) -> None:
-        """Log parameters and metrics of this run or of a child, by its id."""
+        """Log parameters and metrics of this run, or of a child by its id."""
         # points of one time: MLflow keeps one of two that are equal, so what was logged before a crash is there once
         points = [Metric(name, value, 0, 0) for name, value in values.items()]
         points += [Metric("train/loss", loss, 0, step) for step, loss in losses]
@@ -281,11 +283,12 @@ class ParentRun:
             self.client.log_batch(run, metrics=points[start : start + BATCH])
 
     def is_complete(self) -> bool:
-        """Whether an earlier try came to its end."""
+        """Whether an earlier try completed the run."""
         return _COMPLETE_TAG in self.client.get_run(self.id).data.tags
 
     def complete(self, write: Callable[[Path], None], description: str, name: str | None = None) -> str:
-        """Log the files that `write` writes to a folder, a description in Markdown, and a new name; returns the id."""
+        """Log the files that `write` writes to a folder, a description in Markdown and a new name, and return the
+        id."""
         with tempfile.TemporaryDirectory(dir=self._local, prefix=".mlflow-") as folder:
             write(Path(folder))
             self.client.log_artifacts(self.id, folder)
@@ -308,10 +311,10 @@ def log_model_file(
     params: Mapping[str, Any],
     measures: Mapping[str, Any],
 ) -> str:
-    """Log the training of the model at an address; returns the id of the run, which is called as the file is.
+    """Log the training of the model at an address, and return the id of the run, which has the name of the file.
 
-    `measures`: what was measured; its numbers are metrics, with the F1 of each label as `f1/LABEL`, and all of it is
-    the artifact `<kind>.json`. The curves that lie beside the model are `<kind>.svg`.
+    `measures`: its numbers become metrics, with the F1 of each label as `f1/LABEL`, and all of it is the artifact
+    `<kind>.json`. Curves in a file beside the model are logged as `<kind>.svg`.
     """
     tracked = TrackedExperiment(settings, experiment)
     client = tracked.client

@@ -1,7 +1,7 @@
-"""Dask clusters by a word: processes of this machine, a scheduler by its address, pods of Kubernetes, tasks of SLURM.
+"""Dask clusters by name: local processes, a scheduler at an address, Kubernetes pods, tasks of SLURM.
 
-What a cluster asks for, images, queues, memory, is in a file in the words of the tool that starts it: a DaskCluster of
-the operator of dask-kubernetes, or a job script of SLURM.
+Images, queues and memory of a cluster are in a file in the format of the tool that starts it: a DaskCluster of the
+dask-kubernetes operator, or a SLURM job script.
 """
 
 import copy
@@ -36,18 +36,19 @@ log = logging.getLogger(__name__)
 
 
 class Tls(NamedTuple):
-    """Files in PEM that a cluster of others asks for: who signed its certificates, our own certificate and its key."""
+    """PEM files for an external cluster: the authority that signed its certificates, our certificate and its key."""
 
     ca: str = ""
     cert: str = ""
     key: str = ""
 
     def security(self) -> Any:
-        """Dask's Security of these files for client, scheduler and worker; None without files: Dask's own settings."""
+        """Dask's Security with these files for client, scheduler and worker. None without files: Dask's settings
+        apply."""
         return dask_processes.security(*self) if all(self) else None
 
     def check(self) -> None:
-        """Raise ValueError, which names the setting, for a file that lacks or cannot be read."""
+        """Raise ValueError, which names the setting, for a file that is missing or cannot be read."""
         if not any(self):
             return
         for name, path in self._asdict().items():
@@ -80,15 +81,15 @@ class ClusterSettings:
 
 
 def is_open(address: str) -> bool:
-    """Whether who reaches a scheduler at this address can run code as its user: it asks for no key."""
+    """Whether anyone who reaches a scheduler at this address can run code as its user, because it requires no key."""
     return not address.startswith(("tls://", "inproc://", "unix://"))
 
 
 def local(settings: ClusterSettings) -> Any:
-    """Processes on this machine, one thread each, on loopback only.
+    """Processes on this machine with one thread each, on loopback only.
 
-    They talk by TLS, and each asks for the key of this run, which is in memory alone: any account of the machine can
-    connect to loopback, and who talks to a worker can run code as its user.
+    They use TLS, and each requires the key of this run, which is only in memory. Any account of the machine can connect
+    to loopback, and a client of a worker can run code as its user.
     """
     from distributed import LocalCluster, Security  # before `dask.config.set`, which forgets what is set meanwhile
 
@@ -109,13 +110,13 @@ def local(settings: ClusterSettings) -> Any:
 
 
 def by_address(settings: ClusterSettings) -> AbstractContextManager[str]:
-    """A cluster that others started, with the workers that it has."""
+    """A cluster that is already running, with its workers."""
     return nullcontext(settings.address)
 
 
 @contextmanager
 def kubernetes(settings: ClusterSettings) -> Iterator[Any]:
-    """Pods that the operator of dask-kubernetes starts for this run alone."""
+    """Pods that the dask-kubernetes operator starts for this run only."""
     from dask_kubernetes.operator.kubecluster import kubecluster
 
     manifest = dask_cluster(read_template(settings.template), settings.workers, os.environ)
@@ -136,8 +137,8 @@ UNPROTECTED = (
 
 @contextmanager
 def _kubernetes_tls(security: Any) -> Iterator[None]:
-    """KubeCluster (2026.3) starts with TLS, which it does not know: it takes all schedulers to be at tcp://, and gives
-    its own connections no key."""
+    """Let KubeCluster (2026.3) start with TLS. By itself it assumes that every scheduler is at tcp://, and connects
+    without a key."""
     if security is None:
         yield
         return
@@ -157,7 +158,7 @@ def _kubernetes_tls(security: Any) -> Iterator[None]:
 
 
 def slurm(settings: ClusterSettings) -> AbstractContextManager[Any]:
-    """Tasks of a job array, which join and leave; the scheduler is in this process."""
+    """Tasks of a job array, which join and leave. The scheduler is in this process."""
     return slurm_cluster.started(settings.workers, settings.template, settings.slurm)
 
 
@@ -167,14 +168,14 @@ CLUSTERS: dict[str, Callable[[ClusterSettings], Any]] = {
     "kubernetes": kubernetes,
     "slurm": slurm,
 }
-# Whose workers may be on other machines.
+# Kinds whose workers may be on other machines.
 DISTANT = tuple(kind for kind in CLUSTERS if kind != "local")
 GPU = "GPU"  # the resource that workers are started with: dask worker --resources GPU=1
 
 
 def resources(client: Any, processes: int) -> dict[str, int]:
-    """What a job of so many processes asks of Dask's workers: a GPU for each if a worker has the resource GPU, else
-    nothing. Waits for the first worker. Raises ValueError if workers have GPUs, and none has so many."""
+    """The Dask resources of a job with so many processes: a GPU for each if a worker has the resource GPU, else none.
+    Waits for the first worker. Raises ValueError if workers have GPUs, but none has enough."""
     while not (workers := client.scheduler_info(n_workers=-1)["workers"]):
         time.sleep(_POLL_SECONDS)
     most = int(max(worker["resources"].get(GPU, 0) for worker in workers.values()))
@@ -187,8 +188,7 @@ def resources(client: Any, processes: int) -> dict[str, int]:
 
 
 def check(kind: str, workers: int, address: str, template: str, tls: Tls = NO_TLS, slurm: SlurmPlace = NOWHERE) -> None:
-    """Raise ValueError for settings that a cluster cannot be started with, MissingExtraError for a missing
-    package."""
+    """Raise ValueError for settings with which a cluster cannot start, MissingExtraError for a missing package."""
     if kind == "dask" and not address:
         raise ValueError("executor `dask` needs the scheduler's address: set GRISTMILL_DASK_ADDRESS=tls://host:port")
     if kind in ("dask", "kubernetes"):
@@ -213,7 +213,7 @@ def check(kind: str, workers: int, address: str, template: str, tls: Tls = NO_TL
 
 
 def _check_tls(manifest: Mapping[str, Any], tls: Tls) -> None:
-    """Raise ValueError where not all of scheduler, workers and run talk by TLS, or all by TCP."""
+    """Raise ValueError unless scheduler, workers and run all use TLS, or all use TCP."""
     has = {part: _talks_tls(manifest["spec"][part]) for part in ("scheduler", "worker")} | {"run": all(tls)}
     if len(set(has.values())) > 1:
         lacking = " and ".join(part for part, present in has.items() if not present)
@@ -225,13 +225,13 @@ def _check_tls(manifest: Mapping[str, Any], tls: Tls) -> None:
 
 
 def _talks_tls(part: Mapping[str, Any]) -> bool:
-    """Whether the scheduler or the worker of a DaskCluster is started with a key."""
+    """Whether the scheduler or worker of a DaskCluster starts with a key."""
     containers = part.get("spec", {}).get("containers", ())
     return any("--tls-key" in str(word) for each in containers for word in each.get("args", ()))
 
 
 def read_template(path: str) -> dict[str, Any]:
-    """The mapping of a YAML file. Raises ValueError, which names the file, if it is none."""
+    """Read a YAML file that contains a mapping. Raises ValueError, which names the file, for another content."""
     try:
         with open(path, encoding="utf-8") as file:
             values = yaml.safe_load(file)
@@ -245,10 +245,10 @@ def read_template(path: str) -> dict[str, Any]:
 
 
 def dask_cluster(template: Mapping[str, Any], workers: int, environment: Mapping[str, str]) -> dict[str, Any]:
-    """A DaskCluster of one run: with a name of its own, which begins as the template's, and so many workers.
+    """The DaskCluster of one run: the template with so many workers, and a unique name that begins with its name.
 
-    It is owned by the pod that POD_NAME and POD_UID of the environment name, and is removed with it. Raises ValueError
-    for a template that is no DaskCluster.
+    The pod of POD_NAME and POD_UID owns it, so Kubernetes removes both together. Raises ValueError for a template that
+    is not a DaskCluster.
     """
     manifest = copy.deepcopy(dict(template))
     if manifest.get("kind") != "DaskCluster":

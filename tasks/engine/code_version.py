@@ -1,7 +1,8 @@
-"""What made a stage: a digest of its modules, releases of libraries, and data that libraries carry.
+"""Digests of the code of stages, releases of libraries, and digests of data in packages.
 
-The code digest is recorded. It guards a stage while it is made: workers must have the driver's, and an unfinished stage
-is resumed only by the code that began it. It is in no key, but for the code of users that declares no version.
+Manifests record the code digest. It protects a stage while it is made: workers must have the same code as the driver,
+and only the code that began an unfinished stage resumes it. It is not in keys, except for user code that declares no
+version.
 """
 
 import ast
@@ -36,14 +37,14 @@ class Imported(NamedTuple):
 
 
 class Source(NamedTuple):
-    """A source file: digest of all that decides, and its imports in their order."""
+    """A source file: the digest of its relevant code, and its imports in order."""
 
     digest: str
     imports: tuple[Imported, ...]
 
 
 def source(path: str) -> Source:
-    """What is known of a source file; it is read if it is not the file that it was. Raises FileNotFoundError."""
+    """Return the digest and imports of a source file, which is read again if it changed. Raises FileNotFoundError."""
     status = os.stat(path)
     stamp = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_dev, status.st_ino)
     known = _read_known()
@@ -53,7 +54,7 @@ def source(path: str) -> Source:
     statements: list[ast.Import | ast.ImportFrom] = []
     _write(ast.parse(Path(path).read_text(encoding="utf-8")), words, statements)
     result = Source(hashlib.sha256(",".join(words).encode()).hexdigest(), tuple(map(_imported_names, statements)))
-    # a clock that ticks once a second would not tell a file from what it was written over with within that second
+    # with timestamps of one second, a file that was replaced within that second would look unchanged
     if time.time_ns() - max(stamp[:2]) > _TICK:
         known[path] = stamp, result
         _fresh.add(path)
@@ -61,7 +62,7 @@ def source(path: str) -> Source:
 
 
 def keep() -> None:
-    """Keep for later processes what this one has read."""
+    """Store for later processes what this one has read."""
     if not _fresh:
         return
     there = {path: entry for path, entry in _read_known().items() if os.path.exists(path)}
@@ -92,7 +93,7 @@ def _read_known() -> dict[str, tuple[_Stamp, Source]]:
 
 @cache
 def _made_by() -> tuple[str, str]:
-    """Of another Python, or another version of this module, the digests are others."""
+    """The Python version and the version of this module, on which the digests depend."""
     return platform.python_version(), hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
 
 
@@ -102,9 +103,9 @@ def _imported_names(node: ast.Import | ast.ImportFrom) -> Imported:
 
 
 def _write(node: Any, words: list[str], imports: list[ast.Import | ast.ImportFrom]) -> None:
-    """Write down a syntax tree without what decides nothing: docstrings, log messages, descriptions of settings,
-    signals and cuts; and note its imports. In one pass, since all commands wait for it: `ast.dump` of a tree that was
-    transformed takes twice as long."""
+    """Serialize a syntax tree without docstrings, log messages, and descriptions of settings, signals and cuts, and
+    collect its imports. This is a single pass because every command waits for it: `ast.dump` of a transformed tree
+    takes twice as long."""
     if isinstance(node, list):
         words.append("[")
         for each in node:
@@ -138,14 +139,13 @@ def _is_message(node: ast.expr) -> bool:
     return isinstance(node.func.value, ast.Name) and node.func.value.id in ("log", "logger", "logging")
 
 
-# The rooms of this project whose modules are followed. Of `flows` the stages alone: the rest arranges them, and says
-# nothing about what one of them gives.
+# The packages of this project whose modules are followed. Of `flows` only the stages, because the rest does not affect
+# the contents of a stage.
 FOLLOWED = ("gristmill.samples", "gristmill.storage", "gristmill.tasks", "gristmill.training", "gristmill.flows.stages")
 
-# Bytes arrive whole and right or not at all, whatever the transport and the engine do: neither decides an output.
-# Nor does whose a temporary file is.
-# Digests of source files are inputs; how they are computed is not.
-# Compiled modules have no source; the releases that they are compiled from are in the keys of the stages that use them.
+# Transport and engine do not affect outputs: bytes arrive complete and correct, or not at all. Neither does the owner
+# of a temporary file. The digests of source files are inputs, but the code that computes them is not. Compiled modules
+# have no source. The releases that they are compiled from are in the keys of stages that use them.
 NEUTRAL = (
     "gristmill.storage.exclusive",
     "gristmill.storage.fingerprint",
@@ -159,24 +159,25 @@ NEUTRAL = (
 
 
 def code_version(modules: tuple[str, ...]) -> str:
-    """Digest of modules and of all modules of the same packages, or of FOLLOWED, that these import, directly or not.
+    """Digest of modules, and of all modules of their packages or of FOLLOWED that they import directly or indirectly.
 
-    Comments, layout, docstrings, log messages and the descriptions of settings, signals and cuts do not count; any
-    other change to the code does, and so does Python's version of Unicode, on which letters and cases depend.
+    Comments, layout, docstrings, log messages, and descriptions of settings, signals and cuts do not count. Any other
+    change to the code does, and so does Python's version of Unicode, on which letters and cases depend.
     16 hexadecimal characters. Raises ModuleNotFoundError for a module without source.
     """
     return _code_version(tuple(sorted(set(modules))), FOLLOWED, NEUTRAL)
 
 
 def own_code(modules: tuple[str, ...]) -> str:
-    """Digest of a user's modules and of all modules of their packages that these import; those of Gristmill, which
-    declare versions, do not count. 16 hexadecimal characters. Raises ModuleNotFoundError for a module without source.
+    """Digest of a user's modules and of all modules of their packages that they import. Modules of Gristmill do not
+    count, because they declare versions. 16 hexadecimal characters. Raises ModuleNotFoundError for a module without
+    source.
     """
     return _code_version(tuple(sorted(name for name in set(modules) if not is_ours(name))), (), ())
 
 
 def is_ours(module: str) -> bool:
-    """Whether a module is part of Gristmill, and not a user's."""
+    """Whether a module is part of Gristmill."""
     return module.partition(".")[0] == "gristmill"
 
 
@@ -191,7 +192,7 @@ def release() -> str:
 
 @cache
 def is_editable() -> bool:
-    """Whether the code that runs is a checkout that may be edited, and not an installed release."""
+    """Whether the running code is an editable checkout instead of an installed release."""
     try:
         origin = distribution("gristmill").read_text("direct_url.json") or ""
     except PackageNotFoundError:
@@ -201,14 +202,14 @@ def is_editable() -> bool:
 
 @cache
 def data_digest(address: str) -> str:
-    """The digest of a file that an installed package carries, `package:path`. Raises FileNotFoundError."""
+    """The digest of a file in an installed package, given as `package:path`. Raises FileNotFoundError."""
     package, _, path = address.partition(":")
     return files.digest(resources.files(package).joinpath(path).read_bytes())
 
 
 def releases(libraries: tuple[str, ...]) -> dict[str, str]:
-    """The release of each distribution: of one that is compiled into Gristmill that of its sources, else the installed
-    one. Raises PackageNotFoundError for one that is neither."""
+    """The release of each distribution: of its sources if it is compiled into Gristmill, else the installed one. Raises
+    PackageNotFoundError for a distribution that is neither."""
     return {name: _release(name) for name in sorted(set(libraries))}
 
 
@@ -238,13 +239,13 @@ def _is_within(module: str, rooms: Iterable[str]) -> bool:
 
 
 def _related(module: str, packages: Iterable[str]) -> bool:
-    """Whether a module is in one of the packages, or one of them in it."""
+    """Whether a module is in one of the packages, or contains one of them."""
     return _is_within(module, packages) or any(_is_within(package, (module,)) for package in packages)
 
 
 @cache
 def _read(module: str, packages: frozenset[str]) -> tuple[str, tuple[str, ...]]:
-    """Digest of a module's code, and the modules that it imports, those of `packages` at least."""
+    """Digest of a module's code, and the modules that it imports, at least those in `packages`."""
     spec = find_spec(module)
     if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
         if spec is not None and spec.submodule_search_locations:

@@ -1,10 +1,11 @@
-"""Where the shards of a stage are worked on: here, in threads, or on a Dask cluster (see `clusters`).
+"""Executors run the jobs of a stage: in this process, in threads, or on a Dask cluster (see `clusters`).
 
-An executor takes a function and jobs and gives the results back as they end, each with the index of its job. Jobs are
-small: paths and counts, never documents; they are made when there is room for them. What they share is in the function.
-What a job logs comes back to the caller through `messages`, so that a worker's lines reach the flow's log.
+An executor takes a function and jobs, and yields results as jobs end, each with the index of its job. Jobs are small:
+paths and counts, never documents. They are created when there is room for them. Their common arguments are in the
+function. Log records of jobs return to the caller through `messages`, so that a worker's lines reach the flow's log.
 """
 
+import gc
 import logging
 import os
 import queue
@@ -41,19 +42,19 @@ T = TypeVar("T")
 KINDS = ("serial", "threads", *clusters.CLUSTERS)
 LOG_TOPIC = "gristmill-log"
 LOGGERS = ("gristmill.tasks", "gristmill.storage")
-# Jobs that are in work or wait for it: so many for each thread, so that none waits for the flow, and at least so many,
-# so that short jobs are sent and their results fetched many at a time. When half of them are done, others follow.
+# Jobs that run or wait at the cluster: per thread, so that no thread waits for the flow, and at least so many, so that
+# many short jobs are sent and fetched at a time. When half of them are done, more follow.
 _AHEAD, _MIN_AHEAD = 4, 256
-# Seconds between two requests for results: one for each of many short jobs costs flow and scheduler more than all else.
+# Seconds between two requests for results. A request per short job would be the largest cost of flow and scheduler.
 _MAX_PAUSE = 0.5
-# How often a scheduler is asked that does not answer within Dask's own limit, half a minute.
+# Tries of a request to a scheduler that does not answer within Dask's limit of half a minute.
 _MAX_QUESTIONS = 5
-# The folder of a home with the work of phases that are under way.
+# The folder of a home with the work of running phases.
 WORK = "work"
 
 
 class ToQueue(logging.Handler):
-    """Puts (level, line, fields) where the flow's own thread takes them up; its loggers know the run."""
+    """Puts (level, line, fields) into a queue for the flow's thread, whose loggers know the run."""
 
     def __init__(self, messages: queue.SimpleQueue) -> None:
         super().__init__(logging.DEBUG)
@@ -64,7 +65,7 @@ class ToQueue(logging.Handler):
 
 
 class Threads:
-    """A pool of threads in this process; one thread works serially, in the order of the jobs."""
+    """A pool of threads in this process. With one worker, jobs run one after another in their order."""
 
     def __init__(self, workers: int, messages: queue.SimpleQueue) -> None:
         self.workers = workers
@@ -91,7 +92,7 @@ class Threads:
 
 
 class _Waiting:
-    """Jobs with their indices that are not sent yet; made when they are taken. `remaining`: how many, 0 if unknown."""
+    """Jobs that are not sent yet, with their indices. They are created when taken. `remaining`: 0 if unknown."""
 
     def __init__(self, jobs: Iterable[Any]) -> None:
         self.remaining = length_hint(jobs)
@@ -104,7 +105,7 @@ class _Waiting:
         return self._more or bool(self._first)
 
     def again(self, jobs: list[tuple[int, Any]]) -> None:
-        """Put back what was sent and not done."""
+        """Put back jobs that were sent and not done."""
         self._first += jobs
         self.remaining += len(jobs)
 
@@ -121,18 +122,17 @@ class _Waiting:
 
 
 class Dask:
-    """A Dask cluster, reached through a client. A worker that dies costs its jobs only a second run, and so does one
-    that cannot begin them.
+    """A Dask cluster, used through a client. If a worker dies, or cannot begin its jobs, they run again.
 
-    Each worker reads `work` once, from a file in `folder`; with a job only the job is sent, with short ones several
-    together. Dask knows of as many as keep its workers busy.
+    Each worker reads `work` once, from a file in `folder`. Only jobs are sent, short ones several at a time, and only
+    as many as keep the workers busy.
     """
 
     def __init__(
         self, client: Any, messages: queue.SimpleQueue, folder: str, crashed: Collection[str] | None = None
     ) -> None:
-        """`crashed`: addresses of worker processes that died by themselves, if the scheduler reports every worker that
-        it loses. None: it reports only jobs at which several workers died."""
+        """`crashed`: addresses of worker processes that crashed, if the scheduler reports every lost worker. None: it
+        reports only jobs at which several workers died."""
         self.client = client
         self.messages = messages
         self.folder = folder
@@ -141,16 +141,16 @@ class Dask:
         self._name, self._works = f"gristmill-{uuid.uuid4().hex}", 0
 
     def map(self, work: Callable[[Any], Any], jobs: Iterable[Any], processes: int = 0) -> Iterator[tuple[int, Any]]:
-        """`processes`: 0 for short jobs. Others are sent one by one, and each asks for so many GPUs where workers have
-        them (`clusters.resources`), whose errors it raises."""
+        """`processes`: 0 for short jobs. Other jobs are sent one at a time, and each requires so many GPUs if workers
+        have GPUs. Raises what `clusters.resources` raises."""
         self._works += 1
         resources = clusters.resources(self.client, processes) if processes else {}
         done, waiting = distributed.as_completed(()), _Waiting(jobs)
-        begun: dict[Any, list[tuple[int, Any]]] = {}  # what Dask knows of, by key: jobs with their indices
-        attempts: Counter[int] = Counter()  # of jobs that no worker could begin, by index: how often they were sent
+        begun: dict[Any, list[tuple[int, Any]]] = {}  # sent jobs with their indices, by Dask's key
+        attempts: Counter[int] = Counter()  # by index: how often jobs were sent that no worker could begin
         losses = Losses(self.crashed, work)
         ahead, threads, a_thread = 0, 0, 1
-        mean_seconds: float | None = None  # of a job; None until one has ended, and where each is sent by itself
+        mean_seconds: float | None = None  # of a job; None until one has ended, and if jobs are sent one at a time
         started = now = time.monotonic()
         pause = 0.0
         shared_work = shared.leave(self.folder, work)
@@ -172,9 +172,9 @@ class Dask:
                 if not batch:
                     continue
                 before, now = now, time.monotonic()
-                # at most a tenth of the phase's time, and no longer than a quarter of what is ahead lasts at this rate
+                # at most a tenth of the phase so far, and a quarter of the time that the sent jobs last at this rate
                 pause = min(_MAX_PAUSE, (now - started) / 10, (now - before) * ahead / (4 * len(batch)))
-                # asked for here: `as_completed` would wait for ever for a result that is lost and fails again
+                # not by `as_completed`, which would wait forever for a result that is lost and fails again
                 try:
                     results = self._gather(batch)
                 except distributed.KilledWorker as error:
@@ -182,7 +182,7 @@ class Dask:
                 except ImportError as error:
                     raise ImportError(cannot_import("a worker", error)) from error
                 lasting = [(len(each), took) for each, took in results if not isinstance(each, NotBegun)]
-                # until the first results, large clusters have one job a thread: how many to send together is not known
+                # one job per thread until the first results, because the right number of jobs per task is not known
                 a_thread, ahead = _AHEAD, max(_MIN_AHEAD, _AHEAD * threads)
                 if lasting and not processes:
                     mean_seconds = sum(took for _, took in lasting) / sum(number for number, _ in lasting)
@@ -212,25 +212,25 @@ class Dask:
         resources: Mapping[str, int],
         seconds: float,
     ) -> list[Any]:
-        """The futures of more jobs, which are `begun` then, too. `seconds`: after which the other jobs of a task are
-        given back."""
+        """Send jobs, add them to `begun`, and return their futures. `seconds`: after which a task returns the jobs that
+        it has not begun."""
         if not some:
             return []
-        # of one group, so that they are handed out as workers become free, and not all at once
+        # in one group, so that the scheduler assigns them as workers become free instead of all at once
         group = f"{self._name}-{self._works}"
         keyed = {(group, uuid.uuid4().hex): jobs for jobs in some}
         payloads = [shared.dumps([job for _, job in jobs]) for jobs in some]
         before = [max(attempts.get(index, 0) for index, _ in jobs) for jobs in some]
         own = {"key": list(keyed), "pure": False, "resources": dict(resources) or None}
         futures = self.client.map(shared.call, [work] * len(some), payloads, before, [seconds] * len(some), **own)
-        # Those that are done are let go of now: said before the new jobs, it would hold these up for 10 ms. If a worker
-        # that holds them dies until then, their jobs are run again, and find themselves done.
+        # Finished jobs are released only now, because a release before the new jobs would delay these by 10 ms. If a
+        # worker that holds them dies before that, their jobs run again and find themselves done.
         self._held = [*(future for future in self._held if future.key in begun), *futures]
         begun |= keyed
         return futures
 
     def _gather(self, batch: Sequence[Any]) -> list[tuple[Any, float]]:
-        """The results of futures. Raises what a job has raised."""
+        """Return the results of futures. Raises the error of a job."""
         return self._retry(lambda: self.client.gather(batch), lambda: any(future.status == "error" for future in batch))
 
     def _threads(self) -> int:
@@ -239,7 +239,7 @@ class Dask:
         return int(information["total_threads"])
 
     def _retry(self, ask: Callable[[], T], is_of_job: Callable[[], bool]) -> T:
-        """The scheduler's answer; a busy one may let a connection wait for too long, and is asked again."""
+        """Return the scheduler's answer. Retries, because a busy scheduler may let a connection time out."""
         for _ in range(_MAX_QUESTIONS - 1):
             try:
                 return ask()
@@ -251,7 +251,7 @@ class Dask:
 
 
 class Deferred:
-    """An executor that is started by the first jobs: a run that reuses all of its stages needs none."""
+    """An executor that starts with the first jobs, because a run that reuses all of its stages needs none."""
 
     def __init__(self, start: Callable[[], "AbstractContextManager[Threads | Dask]"]) -> None:
         self._start = start
@@ -269,7 +269,7 @@ class Deferred:
         return self._started.map(work, jobs, processes)
 
     def release(self) -> None:
-        """End it until the next jobs: workers that wait for hours, for a training, are others' to use."""
+        """End it until the next jobs, so that others can use workers that would wait for hours during a training."""
         self.__exit__(None, None, None)
 
     def __enter__(self) -> "Deferred":
@@ -278,7 +278,7 @@ class Deferred:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None
     ) -> None:
-        """End it, and let it know what error ends it: a run that is interrupted may want its workers again."""
+        """End it, and pass on the error that ends it: an interrupted run may need its workers again."""
         self._started = None
         self._stack.__exit__(kind, error, trace)
 
@@ -297,9 +297,9 @@ def deferred(
     home: str = "",
     slurm: SlurmPlace = NOWHERE,
 ) -> Iterator[Deferred]:
-    """The executor that `executor` gives, started by the first jobs and ended with the block.
+    """The executor of `executor`, started by the first jobs and ended with the block.
 
-    Raises ValueError at once, as `executor` does.
+    Raises ValueError immediately, as `executor` does.
     """
     check(kind, workers, address, template, tls, home, slurm)
     leftovers.remove_scratch()  # also where all is reused, and nothing is started
@@ -310,8 +310,7 @@ def deferred(
 def check(
     kind: str, workers: int, address: str, template: str, tls: clusters.Tls, home: str, slurm: SlurmPlace
 ) -> None:
-    """Raise ValueError for arguments of `executor` with which it cannot start, MissingExtraError for a missing
-    package."""
+    """Raise ValueError for arguments with which `executor` cannot start, MissingExtraError for a missing package."""
     if kind not in KINDS:
         raise ValueError(f"no executor {kind!r}: choose {', '.join(KINDS[:-1])} or {KINDS[-1]}")
     clusters.check(kind, workers, address, template, tls, slurm)
@@ -333,11 +332,11 @@ def executor(
     """The executor for a kind: `serial`, `threads`, `local` (Dask processes on this machine), `dask`, `kubernetes` or
     `slurm`.
 
-    `workers`: how many, 0 for one a core of this machine, tasks of an array for `slurm`; `dask` takes `address`
-    (`tls://host:8786`), `tls` and the workers that it finds there; `kubernetes` takes `template`, a YAML file, and
-    `tls`; `slurm` takes `template`, a job script, and `slurm`, where run and tasks meet.
-    `json_lines`: workers of other machines write what they log as lines of JSON, too. `home`: where workers that may be
-    on other machines read the work of a phase. Raises ValueError for another kind, and what a kind cannot do without.
+    `workers`: 0 for one per core of this machine; for `slurm` the number of tasks of the array. `dask` takes `address`
+    (`tls://host:8786`) and `tls`, and uses the workers of that cluster. `kubernetes` takes `template`, a YAML file, and
+    `tls`. `slurm` takes `template`, a job script, and `slurm`, where run and tasks meet.
+    `json_lines`: workers on other machines also write their logs as JSON lines. `home`: where workers on other machines
+    read the work of a phase. Raises ValueError for an unknown kind or a missing argument.
     """
     check(kind, workers, address, template, tls, home, slurm)
     workers = workers or os.cpu_count() or 1
@@ -348,7 +347,7 @@ def executor(
     else:
         from distributed import Client  # before its logger has a level, since the import sets one
 
-        # every connection and every worker that comes and goes would be a line of the flow's log
+        # at a lower level, every connection and every worker that joins or leaves is a line of the flow's log
         logging.getLogger("distributed").setLevel(logging.WARNING)
         with (
             leftovers.scratch_folder("dask") as scratch,
@@ -358,20 +357,20 @@ def executor(
                 clusters.ClusterSettings(workers, address, template, str(scratch), tls, slurm)
             ) as target,
         ):
-            # processes of this machine reach its temporary folder, and a home that is only read is not written
+            # local processes read the temporary folder, so a read-only home is not written
             folder = str(scratch) if kind == "local" else files.join(home, WORK)
             shared.remove_leftovers(folder)
-            # without `tls` Dask takes the key of a cluster that it has started itself
+            # None: Dask uses the key of a cluster that it has started itself
             security = tls.security() if kind in ("dask", "kubernetes") else None
             with Client(target, security=security) as client:
                 check_workers(client)
-                # workers of a cluster have an output of their own, which is kept where they run
+                # workers of a cluster write to their own output, which is stored where they run
                 client.register_plugin(_plugin(json_lines and kind != "local"))
                 client.subscribe_topic(LOG_TOPIC, _of_this_run(messages))
                 try:
                     yield Dask(client, messages, folder, slurm_cluster.crashed(client) if kind == "slurm" else None)
                 finally:
-                    # workers still in a job, which nobody waits for any more, are killed with a warning
+                    # hide the warnings about workers that are killed in a job whose result is not needed any more
                     logging.getLogger("distributed").setLevel(logging.ERROR)
 
 
@@ -383,7 +382,7 @@ def _listening(messages: queue.SimpleQueue) -> Iterator[None]:
     for logger in loggers:
         logger.addHandler(handler)
         logger.setLevel(logging.DEBUG)
-        logger.propagate = False  # who takes the messages writes them, as those of workers
+        logger.propagate = False  # the reader of the queue logs them, as it does for workers
     try:
         yield
     finally:
@@ -394,7 +393,7 @@ def _listening(messages: queue.SimpleQueue) -> Iterator[None]:
 
 
 def _of_this_run(messages: queue.SimpleQueue) -> Callable[[Any], None]:
-    """Takes up the events of a cluster: several runs may share its workers."""
+    """Handler for the events of a cluster. It ignores those of other runs that share the workers."""
     run = log_fields.current().get("run")
 
     def take(event: Any) -> None:
@@ -406,8 +405,8 @@ def _of_this_run(messages: queue.SimpleQueue) -> Callable[[Any], None]:
 
 
 def _plugin(json_lines: bool) -> Any:
-    """What each worker is told when it starts. An error here would have Dask start the worker again for ever: one that
-    cannot import our code comes up, and its first job says so."""
+    """The plugin that sets up each worker. After an error here Dask would restart the worker forever, so a worker that
+    cannot import our code starts, and its first job reports it."""
 
     class Gristmill(distributed.WorkerPlugin):
         name = "gristmill"
@@ -418,6 +417,7 @@ def _plugin(json_lines: bool) -> Any:
             except ImportError:
                 return
             keep_what_is_freed()
+            gc.set_threshold(50_000)  # the imports of the first jobs leave almost no garbage
 
             class ToScheduler(logging.Handler):
                 def emit(self, record: logging.LogRecord) -> None:

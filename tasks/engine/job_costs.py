@@ -1,4 +1,4 @@
-"""What jobs take: CPU time, memory and requests, of one job and of all jobs of a phase; and how a phase grows."""
+"""Costs of jobs: CPU time, memory and requests, of one job and of all jobs of a phase, and how a phase grows."""
 
 import os
 import resource
@@ -31,12 +31,12 @@ _counted = 0.0
 
 
 def seconds() -> float:
-    """CPU seconds of this process that were counted so far."""
+    """CPU seconds for starting this process that were counted so far."""
     return _counted
 
 
 def count_child(process: int) -> None:
-    """Count what a process that this one has started took so far: until it was ready."""
+    """Count the CPU time of a child process until now, when it is ready."""
     times = psutil.Process(process).cpu_times()
     _count(times.user + times.system)
 
@@ -48,8 +48,8 @@ def _count(seconds: float) -> None:
 
 
 def watch() -> None:
-    """Count from now on; further calls do nothing. Imports of the modules of packages that are there already count
-    too."""
+    """Count imports and loads of kernels from now on. Later calls do nothing. Modules of packages that are already
+    imported count, too."""
     with _lock:
         if any(isinstance(finder, _Imports) for finder in sys.meta_path):
             return
@@ -71,7 +71,7 @@ def _end() -> None:
 
 
 class _Imports(MetaPathFinder):
-    """Finds what the other finders find, and has its loader counted."""
+    """A finder that returns what the other finders return, with a loader whose time is counted."""
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         _begin()
@@ -80,10 +80,10 @@ class _Imports(MetaPathFinder):
         finally:
             _end()
         loader = None if spec is None else spec.loader
-        # a loader that is a class, as of builtin modules, takes no time; another may load many modules, and is counted
+        # a loader that is a class, as for builtin modules, takes no time; others may load many modules
         load = getattr(loader, "exec_module", None)
         if load is not None and not isinstance(loader, type) and not isinstance(load, _Counted):
-            with suppress(AttributeError):  # one that takes no attributes is not counted
+            with suppress(AttributeError):  # a loader that accepts no attributes is not counted
                 loader.exec_module = _Counted(load)  # type: ignore[union-attr]
         return spec
 
@@ -92,7 +92,7 @@ class _Imports(MetaPathFinder):
 
 
 class _Counted:
-    """The loading of a module, counted."""
+    """Loads a module and counts the time."""
 
     def __init__(self, load: Any) -> None:
         self.load = load
@@ -108,7 +108,7 @@ class _Counted:
 
 
 def _watch_kernels() -> None:
-    """Count what numba does under the lock of its compiler: it compiles kernels there, and loads those it has kept."""
+    """Count the time that numba holds its compiler lock, in which it compiles kernels and loads cached ones."""
 
     class Kernels(numba_events.Listener):
         def on_start(self, event: Any) -> None:
@@ -120,7 +120,7 @@ def _watch_kernels() -> None:
     numba_events.register("numba:compiler_lock", Kernels())
 
 
-# A file is opened by two requests, of its end and of what is wanted, and written by one.
+# Opening a file takes two requests, one for its end and one for its contents; writing one takes one.
 REQUESTS_A_READ = 2
 
 
@@ -134,11 +134,14 @@ _CLEAR, _STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
 
 @dataclass(frozen=True)
 class JobCost:
-    """`cpu_seconds`: of the worker and of all that it started; `start_seconds`: of these what a process takes once,
-    whatever its jobs hold (see `process_start`); `first`: of its phase in its process; `memory`: bytes that the worker
-    held at the most beyond what it held before, None where the system does not tell; `reads`: files that were opened;
-    `writes`: files that were written, the mark of the job among them; `read_bytes`: bytes that were read, None in
-    records of releases that did not count them."""
+    """The cost of a job.
+
+    cpu_seconds: of the worker and its children. start_seconds: the part that each process takes once, whatever its jobs
+    contain (see `process_start`). first: whether it is the first job of the phase in its process. memory: bytes, the
+    peak of the worker above its size before the job; None if the system does not report it. reads: opened files.
+    writes: written files, including the mark of the job. read_bytes: None in records of releases that did not count
+    them.
+    """
 
     cpu_seconds: float = 0.0
     start_seconds: float = 0.0
@@ -150,8 +153,8 @@ class JobCost:
 
 
 class JobSize(NamedTuple):
-    """What a job held and took. `documents`: rows of its shard, None where its record counts none; `read_bytes`: as in
-    JobCost; `seconds`: CPU seconds beside what was counted of its process's start; `first`: of its process."""
+    """Size and time of a job. documents: rows of its shard, None if its record counts none. read_bytes: as in JobCost.
+    seconds: CPU seconds without the start of its process. first: whether it is the first job of its process."""
 
     documents: int | None
     read_bytes: int | None
@@ -159,7 +162,7 @@ class JobSize(NamedTuple):
     first: bool
 
 
-# Jobs of a phase whose sizes are kept: at least so many, and at most twice as many.
+# How many job sizes of a phase are kept: at least so many, and at most twice as many.
 SAMPLE = 128
 
 
@@ -239,15 +242,15 @@ class Measuring:
 
 @contextmanager
 def measured() -> Iterator[Measuring]:
-    """Measures a block. Of jobs in threads of one process each counts what the others take meanwhile; where a process
-    does one job at a time, as Dask's workers do, each counts its own."""
+    """Measure a block. Jobs in several threads of a process also count what the other threads take meanwhile. If a
+    process does one job at a time, as Dask's workers do, a job counts only its own time."""
     measuring = Measuring()
     watch()
     started, bytes_before = seconds(), _begin_peak()
     opened_before, read_before = traffic.opened(), traffic.read_bytes()
     began = cpu_seconds()
     yield measuring
-    # a guard's worker that is replaced meanwhile ends with what its parent never counts
+    # a guard's worker that is replaced meanwhile ends with CPU time that its parent never counts
     cpu = max(0.0, round(cpu_seconds() - began, 6))
     peak = None if bytes_before is None else _memory("VmHWM")
     measuring.cost = JobCost(
@@ -261,7 +264,7 @@ def measured() -> Iterator[Measuring]:
 
 
 def cpu_seconds() -> float:
-    """Of this process and of all that it started, those that have ended included, since each began."""
+    """CPU seconds of this process and of all of its children, including children that have ended."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     total = time.process_time() + children.ru_utime + children.ru_stime
     try:
@@ -279,7 +282,7 @@ def _cpu_seconds(process: psutil.Process) -> float:
 
 
 def _begin_peak() -> int | None:
-    """Let Linux forget the largest size of this process, and return the present one, in bytes; None elsewhere."""
+    """Reset the peak size of this process, and return its current size in bytes. None on other systems than Linux."""
     try:
         _CLEAR.write_text("5")  # proc(5): resets the peak resident set size
         return _memory("VmRSS")

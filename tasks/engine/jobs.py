@@ -1,4 +1,4 @@
-"""One shard of one phase of a stage, as a job that can be done again at any time."""
+"""Jobs: one shard of one phase of a stage, which can be repeated at any time."""
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +16,7 @@ from gristmill.tasks.engine.own_code import OwnCodeError
 
 @dataclass(frozen=True)
 class Code:
-    """The code that the stage's key was made from: its modules with their version, and releases of libraries."""
+    """The code of a stage: the digest of its modules, and the releases of libraries."""
 
     modules: tuple[str, ...]
     version: str
@@ -25,11 +25,11 @@ class Code:
 
 @dataclass(frozen=True)
 class Phase:
-    """What all jobs of a phase share; it is sent to a worker once. `work(folder, number, **common, **arguments)` writes
-    files under the stage's folder and returns a record of counts.
+    """The common part of all jobs of a phase, which is sent to a worker once. `work(folder, number, **common,
+    **arguments)` writes files under the stage's folder and returns a record of counts.
 
-    `common`: arguments of all jobs; `temporary`: the files are removed before the stage ends; `log_fields`: of the
-    lines that jobs write, beside those of their place.
+    `common`: arguments of all jobs. `temporary`: the files are removed before the stage ends. `log_fields`: for the log
+    lines of jobs, in addition to phase and shard.
     """
 
     work: Callable[..., dict[str, Any]]
@@ -47,7 +47,7 @@ class Phase:
 
 @dataclass(frozen=True)
 class Job:
-    """One job of a phase, a kilobyte or so: its number, and the arguments that are its own."""
+    """One job of a phase, about a kilobyte: its number and its own arguments."""
 
     number: int
     arguments: Mapping[str, Any] = field(default_factory=dict)
@@ -55,8 +55,8 @@ class Job:
 
 @dataclass(frozen=True)
 class JobResult:
-    """`record`: what the work returned; `files`: what it wrote, by name within the stage's folder; `found`: whether the
-    job had been done before; `cost`: what it took when it was done."""
+    """`record`: the return value of the work. `files`: written files, by name within the stage's folder. `found`:
+    whether the job was done before. `cost`: when it was done."""
 
     record: dict[str, Any]
     files: dict[str, dict[str, Any]]
@@ -65,10 +65,10 @@ class JobResult:
 
 
 def run_job(phase: Phase, job: Job) -> JobResult:
-    """Do a job unless it is done. It is marked done after all its files are in place, and balance.
+    """Do a job unless it is done. It is marked as done when all of its files are in place and its ledger balances.
 
-    Raises RuntimeError on a worker whose code is not that of the stage's key; LedgerError where documents of its shard
-    are not accounted for.
+    Raises RuntimeError on a worker whose code differs from the flow's, LedgerError if documents of its shard are not
+    accounted for.
     """
     options.begin_making(phase.options)
     with log_fields.bound(**phase.fields() | {"shard": job.number}):
@@ -76,7 +76,7 @@ def run_job(phase: Phase, job: Job) -> JobResult:
 
 
 def done_jobs(phase: Phase, numbers: Sequence[int]) -> list[JobResult | None]:
-    """The results of jobs that are marked done, None for one that is not. Reads sixteen marks at a time."""
+    """The results of jobs that are marked as done, None for others. Reads sixteen marks at a time."""
     options.configure(phase.options)
     with ThreadPoolExecutor(16) as pool:
         return list(pool.map(partial(_find_result, phase), numbers))
@@ -113,7 +113,7 @@ def _run(phase: Phase, job: Job) -> JobResult:
 
 
 def check_code(code: Code) -> None:
-    """Raises RuntimeError where this process has other code, or other releases."""
+    """Raise RuntimeError if this process has other code or other releases."""
     here = code_version(code.modules)
     if here != code.version:
         raise RuntimeError(

@@ -1,10 +1,11 @@
-"""Who makes a stage: one process at a time, of all that share the home.
+"""Leases: of all processes that share a home, one at a time makes a stage.
 
     <stage folder>/lease/000001.json    the owner, since when, and a counter that the owner raises while it lives
 
-The process that has created the file with the highest number is the maker. Another one that wants the stage waits. When
-the maker's process has ended, or its counter stands still for SILENCE_SECONDS on the waiting one's clock, that one
-creates the next number, which of several only one can. The lease is in no key, and the files go with its end.
+The process that created the file with the highest number is the maker. Another process that needs the stage waits. When
+the maker's process has ended, or its counter has not changed for SILENCE_SECONDS on the clock of the waiting process,
+that one creates the next number, which only one of several processes can. Leases are not in keys, and their files are
+removed at the end.
 """
 
 import os
@@ -31,7 +32,7 @@ _NUMBERED = re.compile(r"(\d{6})\.json")
 
 
 class LeaseLostError(RuntimeError):
-    """Another process has taken over the stage, since nothing was heard of this one."""
+    """Another process has taken over the stage, because this one sent no heartbeat for too long."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class Maker:
 
 
 class Lease:
-    """A stage that this process makes. Its heart beats in a thread of its own, and tells how far the stage is."""
+    """The lease of a stage that this process makes. A thread writes heartbeats with the progress of the stage."""
 
     def __init__(self, folder: str, number: int, content: dict[str, Any]) -> None:
         self.folder, self.number = folder, number
@@ -76,7 +77,7 @@ class Lease:
         self._thread.start()
 
     def check(self) -> None:
-        """Raise LeaseLostError if the heartbeat has found that another process is the maker now. Asks nobody."""
+        """Raise LeaseLostError if the last heartbeat found another maker. Reads nothing."""
         if self._lost.is_set():
             raise LeaseLostError(
                 f"another run is now making {self.folder}, because this run sent no sign of life for "
@@ -84,13 +85,13 @@ class Lease:
             )
 
     def confirm(self) -> None:
-        """Look whether this process is the maker still. Raises LeaseLostError if it is not."""
+        """Read the lease. Raises LeaseLostError if this process is not the maker any more."""
         if not self._is_ours():
             self._lost.set()
         self.check()
 
     def note(self, progress: PhaseProgress) -> None:
-        """Tell with the next heartbeat how far the stage is."""
+        """Send the progress of the stage with the next heartbeat."""
         self._progress = progress
 
     def release(self) -> None:
@@ -122,8 +123,8 @@ class Lease:
 
 @contextmanager
 def lease(folder: str, message: Callable[[str], Any], check: Callable[[], None] = lambda: None) -> Iterator[Lease]:
-    """The lease of a stage folder, for a block. Waits for another maker, and says so once by `message`; `check` is
-    called while it waits, and may raise."""
+    """The lease of a stage folder, for a block. Waits for another maker, which it reports once through `message`.
+    `check` is called while it waits, and may raise."""
     owned = _acquire(folder, message, check)
     try:
         yield owned
@@ -132,20 +133,19 @@ def lease(folder: str, message: Callable[[str], Any], check: Callable[[], None] 
 
 
 def is_held(folder: str) -> bool:
-    """Whether a process makes the stage of a folder now; see `maker_of`."""
+    """Whether a process is making the stage of a folder; see `maker_of`."""
     return bool(maker_of(folder))
 
 
 def is_taken(folder: str) -> bool:
-    """Whether a process has the lease of a folder, as far as can be known at once: a process of another host may have
-    ended."""
+    """Whether a process has the lease of a folder. Does not wait, so a process on another host may have ended."""
     number = max(_numbers(folder), default=0)
     maker = _owner(exclusive.read(_path(folder, number))) if number else None
     return number > 0 and not (maker is not None and leftovers.has_ended(maker["owner"]))
 
 
 def maker(folder: str) -> Maker | None:
-    """Who makes the stage of a folder, as far as can be known at once; None if nobody does."""
+    """The maker of the stage of a folder; None if there is none. Does not wait, as `is_taken`."""
     number = max(_numbers(folder), default=0)
     content = _owner(exclusive.read(_path(folder, number))) if number else None
     if content is None:
@@ -159,10 +159,10 @@ def maker(folder: str) -> Maker | None:
 
 
 def maker_of(folder: str) -> str:
-    """The process that makes the stage of a folder now, as `leftovers.this_process` names it; "" if none does.
+    """The process that is making the stage of a folder, as `leftovers.this_process` names it; "" if there is none.
 
-    Says at once that nobody does, or that the maker was a process of this host that has ended. Of another it looks for
-    a heartbeat, which is a matter of seconds, or of SILENCE_SECONDS if there is none.
+    Returns at once if there is no maker, or if it was a process of this host that has ended. Otherwise it waits for a
+    heartbeat, which takes seconds, or SILENCE_SECONDS if there is none.
     """
     since = time.monotonic()
     seen: tuple[int, bytes | None] | None = None
@@ -206,7 +206,7 @@ def _acquire(folder: str, message: Callable[[str], Any], check: Callable[[], Non
 
 
 def _create(folder: str, number: int) -> Lease | None:
-    """The lease with a number, None if another process has it."""
+    """Create the lease with a number. None if another process has it."""
     content = {
         "owner": leftovers.this_process(),
         "process": os.getpid(),
@@ -233,7 +233,7 @@ def _numbers(folder: str) -> list[int]:
 
 
 def _owner(content: bytes | None) -> dict[str, Any] | None:
-    """What a lease file says; None for one that is just being written, and one that a crash has torn."""
+    """Read a lease file. None if it is being written, or if a crash left it incomplete."""
     try:
         value = orjson.loads(content or b"")
     except orjson.JSONDecodeError:

@@ -1,4 +1,4 @@
-"""Fields of log lines: which run, recipe, stage, phase and shard a line is of. They hold for a block of code."""
+"""Fields of log lines: run, recipe, stage, phase and shard. They apply to a block of code."""
 
 import json
 import logging
@@ -13,13 +13,13 @@ _bound: ContextVar[dict[str, Any]] = ContextVar("log_fields")
 
 
 def current() -> dict[str, Any]:
-    """The fields of lines that are written here and now: strings and numbers by name."""
+    """The current fields of log lines: strings and numbers, by name."""
     return _bound.get({})
 
 
 @contextmanager
 def bound(**fields: Any) -> Iterator[None]:
-    """Lines that are written within the block have these fields too."""
+    """Add fields to all lines that are logged within the block."""
     token = _bound.set(current() | fields)
     try:
         yield
@@ -49,10 +49,10 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, ensure_ascii=False)
 
 
-# What a running job reports of how far it is, on the way that its log lines take to the flow.
+# The progress of a running job takes the same way to the flow as its log lines.
 
 
-# Apart from the loggers of the log, and not below them: these messages are no lines of it.
+# Not below the loggers of the log, because these messages are not log lines.
 LOGGER = "gristmill-job-progress"
 FIELD = "job_progress"
 SECONDS = 1.0  # between two messages of a job
@@ -69,8 +69,7 @@ class JobProgress(NamedTuple):
 
 
 class ProgressReport:
-    """Reports one job's progress, at most once a second however often it is called; a call costs a look at the
-    clock."""
+    """Reports the progress of a job, at most once a second. Other calls only read the clock."""
 
     def __init__(self) -> None:
         self._next = 0.0
@@ -85,5 +84,5 @@ class ProgressReport:
 
 
 def reported(fields: dict) -> JobProgress | None:
-    """What the fields of a message report of a job's progress; None for a line of the log."""
+    """The progress in the fields of a message; None for a log line."""
     return JobProgress(*fields[FIELD]) if FIELD in fields else None

@@ -1,4 +1,4 @@
-"""Find or make a stage. There is no other place where a stage is looked up by its key or made."""
+"""Finds or makes stages. Stages are looked up by key, and made, only here."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -22,8 +22,8 @@ COST = "cost.json"  # what its jobs took
 
 @dataclass(frozen=True)
 class StageResult:
-    """A finished stage: its folder and its manifest. `code`: the digest of the code that would make it now, "" where
-    that is not known; `spec`: what it was asked for by, where it may have to be made again."""
+    """A finished stage: its folder and its manifest. `code`: the digest of the code that would make it now, "" if
+    unknown. `spec`: its declaration, if it may have to be made again."""
 
     name: str
     key: str
@@ -40,17 +40,17 @@ class StageResult:
 
     @property
     def contents(self) -> str:
-        """The digest of all that it holds, as values: see `gristmill.storage.contents`."""
+        """The logical digest of its contents: see `gristmill.storage.contents`."""
         return layout.contents(self.manifest)
 
     @property
     def is_collected(self) -> bool:
-        """Whether `gristmill home gc` has removed its files: then only its manifest is there."""
+        """Whether `gristmill home gc` has removed its files, so that only its manifest is left."""
         return bool(self.manifest.get(layout.COLLECTED))
 
     @property
     def made_by(self) -> str:
-        """The release of Gristmill that made it, if this is another; else ""."""
+        """The release of Gristmill that made it, if it is not the running one; else ""."""
         release = str(self.manifest["release"])
         return "" if release == code_version.release() else release
 
@@ -64,18 +64,18 @@ class StageResult:
 
     @property
     def result(self) -> dict[str, Any]:
-        """What the stage's body returned."""
+        """The result of the stage's body."""
         return self.manifest["result"]
 
     @property
     def step_counts(self) -> list[dict[str, Any]]:
-        """What each step did, summed over the shards (`gristmill.storage.ledger.count`); empty for a stage that drops
-        nothing."""
+        """The counts of each step, summed over the shards (`gristmill.storage.ledger.count`); empty for a stage that
+        drops nothing."""
         return self.manifest["counts"]["steps"]
 
     @property
     def costs(self) -> dict[str, PhaseCost] | None:
-        """What the jobs of each phase took where they were done; None for a stage whose files were removed."""
+        """The costs of the jobs of each phase; None for a stage whose files were removed."""
         try:
             record = checked_json.read(files.join(self.folder, COST))
         except FileNotFoundError:
@@ -84,12 +84,12 @@ class StageResult:
 
     @property
     def cpu_seconds(self) -> float | None:
-        """What the stage's jobs took in all; None as for `costs`."""
+        """CPU seconds of all jobs; None as for `costs`."""
         costs = self.costs
         return None if costs is None else round(sum(cost.cpu_seconds for cost in costs.values()), 3)
 
     def file(self, name: str) -> RecordedFile:
-        """A file that the stage's jobs wrote, with its digest. Reads the list of parts; raises LookupError."""
+        """A file of the stage, with its digest. Reads the list of parts. Raises LookupError."""
         return layout.recorded_file(self.folder, self.manifest, name)
 
     def records(self, phase: str) -> list[dict[str, Any]]:
@@ -98,11 +98,11 @@ class StageResult:
 
 
 class NotFinishedError(LookupError):
-    """A stage that is looked for in the home is not there, or not finished."""
+    """A stage is missing from the home, or not finished."""
 
 
 def find(home: str, spec: StageSpec) -> StageResult | None:
-    """The stage, if it is finished in the home. Reads its manifest alone, which is small whatever the stage's size."""
+    """Return the stage if it is finished in the home. Reads only its manifest, whose size does not grow."""
     folder = spec.folder(home)
     manifest = layout.manifest(folder)
     if manifest is None:
@@ -117,14 +117,13 @@ def find_or_make(
     progress: Callable[[], Any],
     check: Callable[[], None] = lambda: None,
 ) -> StageResult:
-    """The stage: as it was found, or made now. `progress` opens a block that gives a Progress, if it is made. `check`
-    is called while it is waited for and made, and raises what is to end that.
+    """Find the stage, or make it. `progress` opens a block with a Progress if the stage is made. `check` is called
+    while this function waits or makes the stage, and may raise to end it.
 
-    A stage that was begun and killed resumes: its finished jobs are not done again. If other code, or other releases of
-    its libraries, began it, it is begun again in a new folder. Stages that it reads, and whose files were removed, are
-    made again first. One that another process makes is waited for. Raises what a job raises, DiskFullError where there
-    is no space, LedgerError where documents are not accounted for, and LeaseLostError where another process has taken
-    over.
+    A stage that was begun and killed resumes: its finished jobs are not repeated. If other code, or other releases of
+    its libraries, began it, it starts in a new folder. Stages that it reads and whose files were removed are made again
+    first. If another process makes the stage, this function waits. Raises the error of a job, DiskFullError,
+    LedgerError if documents are not accounted for, and LeaseLostError if another process has taken over.
     """
     if (result := find(home, spec)) is not None:
         return result
@@ -153,8 +152,8 @@ def restore(
     progress: Callable[[], Any],
     check: Callable[[], None] = lambda: None,
 ) -> StageResult:
-    """The stage, with its files: made again if they were removed. Raises RuntimeError if it holds other values than it
-    did, and otherwise as `find_or_make`."""
+    """Return the stage with its files, which are made again if they were removed. Raises RuntimeError if its new
+    contents differ from the recorded ones, and otherwise as `find_or_make`."""
     if not stage.is_collected:
         return stage
     with files.said_of(stage.folder), progress() as stage_progress:
@@ -193,8 +192,8 @@ def _restore_inputs(
 
 
 def start_over(home: str, spec: StageSpec) -> None:
-    """Give a finished stage a new folder, so that it is made again; what it has stays in its old one. An unfinished one
-    keeps its folder."""
+    """Give a finished stage a new folder, so that it is made again. Its old folder stays. An unfinished stage keeps its
+    folder."""
     remakes.forget(home)
     folder = spec.folder(home)
     if layout.manifest(folder) is None:
@@ -206,8 +205,8 @@ def start_over(home: str, spec: StageSpec) -> None:
 
 
 def _may_go_on(spec: StageSpec, folder: str, progress: Progress) -> bool:
-    """Whether this process may make the stage in this folder: nobody has begun it, or the same code and releases have.
-    Holds the lease."""
+    """Whether this process may make the stage in this folder: it is not begun, or the same code and releases began it.
+    The caller holds the lease."""
     ours = _maker(spec.code, spec.identity["libraries"])
     try:
         begun: dict[str, Any] | None = checked_json.read(files.join(folder, MAKER))
@@ -234,21 +233,21 @@ def _may_go_on(spec: StageSpec, folder: str, progress: Progress) -> bool:
 
 
 def mark_begun(folder: str, manifest: Mapping[str, Any]) -> None:
-    """Note for a stage whose manifest is removed that what its jobs did is still there, and which code did it."""
+    """Record, for a stage whose manifest is removed, that the files of its jobs exist, and which code wrote them."""
     theirs = {name: manifest.get(name) for name in ("release", "code", "libraries")}
     checked_json.write(files.join(folder, MAKER), _maker(**theirs))
 
 
 def _maker(code: Any, libraries: Any, release: Any = None) -> dict[str, Any]:
-    """Who makes an unfinished stage. Python, Arrow and NumPy decide no contents, but parts of two of their releases are
-    not put together."""
+    """The code and releases that make a stage. Python, Arrow and NumPy do not affect contents, but a stage does not mix
+    parts of two of their releases."""
     versions = {"python": f"{sys.version_info.major}.{sys.version_info.minor}"}
     versions |= {name: code_version.releases((name,))[name] for name in ("numpy", "pyarrow")}
     return {"release": release or code_version.release(), "code": code, "libraries": {**versions, **(libraries or {})}}
 
 
 def _empty(folder: str) -> None:
-    """Remove what jobs have written to a folder of a user's, so that they are done again. Holds the lease."""
+    """Remove the files of jobs from a user's folder, so that the jobs run again. The caller holds the lease."""
     for name in files.names(folder):
         if name != "lease":
             files.remove(files.join(folder, name))

@@ -1,6 +1,6 @@
-"""Options of jobs of this process. Separate: they are in no key, so nothing that a key holds is here.
+"""Options of jobs in this process. Separate: they are not in keys, so nothing in a key may be defined here.
 
-A job reads them with `current()`. They travel beside the record that a job's key is made of, never in it.
+A job reads them with `current()`. They are sent beside the record of a stage, never in it.
 """
 
 import os
@@ -21,10 +21,10 @@ def _setting(default: int | float | str, description: str) -> Any:
 
 @dataclass(frozen=True)
 class LanguageModelServer:
-    """The OpenAI-compatible server that steps with a language model ask, and the limits of asking it.
+    """The OpenAI-compatible server for steps with a language model, and the limits of requests.
 
-    It is in no key: the recipe names the model. Limits and the budget apply to a stage and are divided among
-    `clients`. Raises ValueError for an address that is not http or https or has a password, and for wrong numbers.
+    It is not in keys: the recipe names the model. Limits and budget apply to a stage and are divided among `clients`.
+    Raises ValueError for an address that is not http or https or contains a password, and for wrong numbers.
     """
 
     base_url: str = _setting(
@@ -67,7 +67,7 @@ class LanguageModelServer:
 
     @property
     def host(self) -> str:
-        """The host that texts are sent to."""
+        """The host that receives the texts."""
         return urlsplit(self.base_url).hostname or ""
 
     @property
@@ -82,9 +82,9 @@ class LanguageModelServer:
 
 @dataclass(frozen=True)
 class JobOptions:
-    """`remote_io`: how remote files are fetched; `memory`: bytes that one job may hold where it can choose; `umask`:
-    the rights that files and folders which a job makes do not have; `own_seconds`: that one call of a user's function
-    may take, by the clock; `lm`: the server that steps with a language model ask."""
+    """`remote_io`: how remote files are fetched. `memory`: bytes that a job may use if it can choose. `umask`: for the
+    files and folders of jobs. `own_seconds`: wall-clock limit of one call of a user's function. `lm`: the server for
+    steps with a language model."""
 
     remote_io: RemoteIOConfig = RemoteIOConfig()
     memory: int = 1 << 30
@@ -97,15 +97,15 @@ _current = JobOptions()
 
 
 def configure(options: JobOptions) -> None:
-    """Set the options of this process, those of remote files included."""
+    """Set the options of this process, including those for remote files."""
     global _current
     _current = options
     config.configure(options.remote_io)
 
 
 def begin_making(options: JobOptions) -> None:
-    """Set the options of a process that makes stages, a run's or a worker's, and the rights of what it makes. One that
-    only reads keeps its own umask: it may be a user's."""
+    """Set the options and the umask of a process that makes stages: a run or a worker. A process that only reads keeps
+    its umask, because it may be the user's."""
     configure(options)
     os.umask(options.umask)
 

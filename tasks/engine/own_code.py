@@ -1,11 +1,10 @@
-"""Calls of functions that users bring: steps, readers, engines, filters. What such a function does wrong is reported by
-its name, file and line.
+"""Calls of user functions: steps, readers, engines, filters. Their errors are reported with name, file and line.
 
     columns = own_code.call("step profanity", work.measure, step, batch, accept=checked_columns)
 
-A function of Gristmill's own is called as it is. One of a user's runs in a thread of its own, so that a call which
-never returns ends the job. Functions that run in guarded processes (`gristmill.tasks.guard`) have a clock there: they
-are called with `call_guarded`.
+Gristmill's functions are called directly. A user's function runs in a separate thread, so that a call that never
+returns ends the job. Functions that run in guarded processes (`gristmill.tasks.guard`) have a time limit there, so
+`call_guarded` calls them.
 """
 
 import ctypes
@@ -32,14 +31,14 @@ from gristmill.tasks.engine.code_version import is_ours
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
-FIRST_LINE_SECONDS = 60.0  # until a line says which call takes so long; the next one after twice as long
-# Of a reader, taken together: a switch of threads for each document would cost more than most readers.
+FIRST_LINE_SECONDS = 60.0  # until a log line names the long call; the next line comes after twice as long
+# Documents of a reader that are taken together. A switch of threads per document would cost more than most readers.
 ROWS_TOGETHER, TOGETHER_SECONDS, TOGETHER_BYTES = 64, 0.05, 1 << 20
 _MAX_MESSAGE, _MAX_PRINTED = 300, 2000  # characters
 
 
 class OwnCodeError(RuntimeError):
-    """A function of a user's failed. `sentence`: its name, file and line, and what it did; `trace`: the traceback."""
+    """A user's function failed. `sentence`: its name, file and line, and what happened. `trace`: the traceback."""
 
     def __init__(self, sentence: str, trace: str = "") -> None:
         super().__init__(sentence, trace)
@@ -50,7 +49,7 @@ class OwnCodeError(RuntimeError):
 
 
 class Unacceptable(ValueError):
-    """What a function returned cannot be used: what it is, and what to return instead."""
+    """The result of a function cannot be used. The message has what it is, and what to return instead."""
 
 
 def is_own(function: Any) -> bool:
@@ -59,12 +58,12 @@ def is_own(function: Any) -> bool:
 
 
 def call(label: str, function: Callable[..., Any], *arguments: Any, accept: Callable[[Any], T], **named: Any) -> T:
-    """What `accept` makes of the function's result. `label`: what the function is to the user, `step profanity`.
-    `accept` raises Unacceptable for a result that cannot be used. What a function of Gristmill's own returns is given
-    back as it is.
+    """Call a function, and return `accept(result)`. `label`: what the function is to the user, such as `step
+    profanity`. `accept` raises Unacceptable for a result that cannot be used. The result of a Gristmill function is
+    returned as it is.
 
-    Raises OwnCodeError for all that a user's function does wrong: it raises, exits, returns what is not accepted, or
-    has not returned after `own_seconds` of the job's options. What it prints becomes lines of the log.
+    Raises OwnCodeError if a user's function raises, exits, returns a result that is not accepted, or does not return
+    within `own_seconds` of the job's options. Its prints become log lines.
     """
     if not is_own(function):
         return function(*arguments, **named)
@@ -75,15 +74,15 @@ def call(label: str, function: Callable[..., Any], *arguments: Any, accept: Call
 
 
 def call_guarded(label: str, function: Callable[..., Any], *arguments: Any, accept: Callable[[Any], T]) -> T:
-    """As `call`, in a process whose limits are the kernel's: without a clock. MemoryError goes through."""
+    """As `call`, but without a time limit, for processes that the kernel limits. MemoryError passes unchanged."""
     if not is_own(function):
         return function(*arguments)
     return _Task(label, function, lambda: accept(function(*arguments))).run_here()
 
 
 def rows_of(label: str, function: Callable[..., Iterable[Any]], *arguments: Any) -> Iterator[Any]:
-    """The items of a user's generator. Up to 64 of them are taken at a time, as many as come in 50 ms and have a
-    megabyte. The clock runs until the next ones. Raises OwnCodeError as `call` does, after the items before it."""
+    """Yield the items of a user's generator. They are taken in batches of at most 64, 50 ms and a megabyte. The time
+    limit applies to each batch. Raises OwnCodeError as `call` does, after the items before the error."""
     if not is_own(function):
         yield from function(*arguments)
         return
@@ -107,7 +106,7 @@ def _iterator(result: Any) -> Iterator[Any]:
 
 
 class _Batch:
-    """Items of a generator, so far."""
+    """The items of a batch so far."""
 
     def __init__(self) -> None:
         self.items: list[Any] = []
@@ -126,8 +125,8 @@ class _Batch:
 
 @dataclass(frozen=True)
 class OwnWork:
-    """The work of a phase that is a user's. `accept(result, folder, number, **named)` gives what the phase records. It
-    is sent to workers, so `accept` is a function of a module, or a `partial` of one."""
+    """A user's function as the work of a phase. `accept(result, folder, number, **named)` returns the record of a job.
+    It is sent to workers, so `accept` is a function of a module, or a `partial` of one."""
 
     label: str
     function: Callable[..., Any]
@@ -139,12 +138,12 @@ class OwnWork:
 
 
 def unacceptable(label: str, function: Callable[..., Any], what: str) -> OwnCodeError:
-    """The error for what a user's function gave: `what` it is, and what to give instead."""
+    """The error for a result of a user's function: `what` it is, and what to return instead."""
     return OwnCodeError(f"{label} ({place(function)}) {what}")
 
 
 def shown(value: Any) -> str:
-    """What a function returned, as an error names it: `None`, `a str`."""
+    """A result as errors name it: `None`, `a str`."""
     return "None" if value is None else f"a {type(value).__name__}"
 
 
@@ -161,8 +160,7 @@ def place(function: Callable[..., Any]) -> str:
 
 
 def raised(label: str, function: Callable[..., Any] | str, error: BaseException) -> OwnCodeError:
-    """The error for an exception of a user's function, or of a user's module that is imported (`function` is its
-    name)."""
+    """The error for an exception of a user's function, or of the import of a user's module (`function` is its name)."""
     trace = "".join(traceback.format_exception(error))
     kind = type(error).__name__
     message = _message(error)
@@ -185,7 +183,7 @@ def _message(error: BaseException) -> str:
 
 
 def _error_place(error: BaseException, module: str) -> str | None:
-    """`file.py:17`: the innermost line of the user's package that an error came through."""
+    """`file.py:17`: the innermost line of the user's package in the traceback of an error."""
     if isinstance(error, SyntaxError) and error.filename and error.lineno:
         return f"{os.path.basename(error.filename)}:{error.lineno}"
     where = None
@@ -198,7 +196,7 @@ def _error_place(error: BaseException, module: str) -> str | None:
 
 
 def _running_place(frame: FrameType | None, function: Callable[..., Any]) -> str:
-    """`file.py:17, name`: the innermost line of the user's package that a thread is in."""
+    """`file.py:17, name`: the innermost line of the user's package that a thread is executing."""
     while frame is not None:
         if _is_in(frame, getattr(function, "__module__", None) or ""):
             return f"{_shown_frame(frame)}:{frame.f_lineno}, {frame.f_code.co_name}"
@@ -207,7 +205,7 @@ def _running_place(frame: FrameType | None, function: Callable[..., Any]) -> str
 
 
 def _is_in(frame: FrameType, module: str) -> bool:
-    """Whether a frame is of a module, or of a package that it is in."""
+    """Whether a frame is in a module, or in the package that contains the module."""
     return str(frame.f_globals.get("__name__", "")).partition(".")[0] == module.partition(".")[0]
 
 
@@ -234,7 +232,7 @@ class _Task:
         self.done = threading.Event()
 
     def run_here(self) -> Any:
-        """The result. Raises OwnCodeError, and MemoryError as it is."""
+        """Return the result. Raises OwnCodeError; MemoryError passes unchanged."""
         _catch_prints()
         token = _running.set(self)
         try:
@@ -252,7 +250,7 @@ class _Task:
             self._report_prints()
 
     def run_aside(self) -> None:
-        """Run in another thread: what comes of it is in `result` and `error`."""
+        """Run in another thread, and store `result` or `error`."""
         try:
             self.result = self.run_here()
         except BaseException as error:
@@ -277,14 +275,14 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def _is_of_machine(error: BaseException) -> bool:
-    """Whether an error that came through a user's function has another cause: no memory, a full disk, or what
-    Gristmill's errors say, such as a remote file that cannot be read."""
+    """Whether an error in a user's function has another cause: no memory, a full disk, or an error of Gristmill, such
+    as a remote file that cannot be read."""
     is_full = isinstance(error, OSError) and error.errno in _FULL
     return is_full or isinstance(error, MemoryError) or is_ours(type(error).__module__)
 
 
 class _Companion:
-    """A thread that makes the calls of another thread, one after the other."""
+    """A thread that makes the calls of another thread, one at a time."""
 
     def __init__(self) -> None:
         self._tasks: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
@@ -295,7 +293,7 @@ class _Companion:
         self._tasks.put(None)
 
     def run(self, task: _Task) -> Any:
-        """The result of a call. Raises what `_Task.run_here` raises, and OwnCodeError if it takes too long."""
+        """Return the result of a call. Raises as `_Task.run_here`, and OwnCodeError if it takes too long."""
         limit = options.current().own_seconds
         self._tasks.put(partial(copy_context().run, task.run_aside))
         try:
@@ -326,7 +324,7 @@ class _Companion:
             line *= 2
 
     def _interrupt(self) -> None:
-        """End the thread's loop in Python; one that waits in C ends with the process."""
+        """Interrupt the thread's Python code. A thread that waits in C code ends with the process."""
         identity = ctypes.c_ulong(self._thread.ident or 0)
         ctypes.pythonapi.PyThreadState_SetAsyncExc(identity, ctypes.py_object(SystemExit))
 
@@ -345,20 +343,20 @@ _threads = _Threads()
 
 
 def _companion() -> _Companion:
-    """That of this thread."""
+    """The companion of this thread."""
     if _threads.companion is None:
         _threads.companion = _Companion()
     return _threads.companion
 
 
 class _Prints:
-    """The standard output, of which a user's function writes nothing: what it writes is kept for the log."""
+    """The standard output. Text that a user's function writes is kept for the log instead."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """Write, or keep what is not too much."""
+        """Write the text, or keep it up to a limit."""
         task = _running.get()
         if task is None:
             return self._stream.write(text)

@@ -1,4 +1,4 @@
-"""What a stage's body works with: the stage's folder, and `map` for the jobs of a phase."""
+"""The phases of a stage: its body gets the stage's folder, and `map` for the jobs of a phase."""
 
 import time
 from bisect import bisect_left
@@ -16,25 +16,25 @@ from gristmill.tasks.engine.lease import PhaseProgress
 
 
 class Progress(Protocol):
-    """Shows how far a stage is. All is called in the thread that makes the stage."""
+    """Shows the progress of a stage. All methods are called in the thread that makes it."""
 
     def start(self) -> None:
-        """The stage is made now: no other process makes it."""
+        """The stage is being made by this process."""
 
     def phase(self, phase: str, total: int, size: Callable[[int], int] | None = None, bytes: int = 0) -> None:
-        """A phase of so many jobs begins. `size`: bytes that a job reads, by its number, if they are known, and `bytes`
-        those of all jobs."""
+        """A phase with `total` jobs begins. `size`: bytes that a job reads, by its number, if known; `bytes`: of all
+        jobs."""
 
     def advance(self, result: JobResult, number: int) -> None: ...
 
     def drain(self) -> None:
-        """Take up what workers have logged, and told of the jobs that they are at."""
+        """Handle the log lines of workers and the progress of their jobs."""
 
     def message(self, line: str) -> None: ...
 
 
 class Silent:
-    """Progress that nobody looks at."""
+    """Progress that is not shown."""
 
     def start(self) -> None: ...
 
@@ -48,7 +48,7 @@ class Silent:
 
 
 class Each(Mapping[int, Mapping[str, Any]]):
-    """The arguments of jobs by number, made when a job is sent: `make(number)` for each of `numbers`, which ascend."""
+    """Arguments of jobs by number, created when a job is sent: `make(number)` for each of the ascending `numbers`."""
 
     def __init__(self, numbers: Sequence[int], make: Callable[[int], Mapping[str, Any]]) -> None:
         self._numbers, self._make = numbers, make
@@ -64,7 +64,7 @@ class Each(Mapping[int, Mapping[str, Any]]):
 
 
 class Records(Mapping[int, dict[str, Any]]):
-    """Records of jobs by number, read from what is held of them, lines of JSON, when they are asked for."""
+    """Records of jobs by number. They are held as lines of JSON and parsed when read."""
 
     def __init__(self, numbers: Sequence[int], parts: Parts) -> None:
         self._numbers, self._parts = numbers, parts
@@ -83,7 +83,7 @@ class Records(Mapping[int, dict[str, Any]]):
 
 
 class _Jobs:
-    """Jobs of some numbers, made when they are sent. The executor asks how many there are."""
+    """Jobs by number, created when they are sent. The executor reads their number."""
 
     def __init__(self, numbers: Sequence[int], arguments: Mapping[int, Mapping[str, Any]]) -> None:
         self._numbers, self._arguments = numbers, arguments
@@ -95,7 +95,7 @@ class _Jobs:
         return (Job(number, self._arguments[number]) for number in self._numbers)
 
 
-# Marks of done jobs that a job reads: some requests for each thread of it.
+# Marks of finished jobs that one job reads: a few requests for each of its threads.
 _MARKS = 128
 
 
@@ -141,12 +141,13 @@ class PhaseRunner:
         grows: Grows = "documents",
         shared: float = 1.0,
     ) -> Records:
-        """Run `work(folder, number, **common, **jobs[number])` for every job not yet done; returns the records.
+        """Run `work(folder, number, **common, **jobs[number])` for every unfinished job, and return the records.
 
         `common`: arguments of all jobs, which are sent to a worker once. `size`: bytes that a job reads, by its number,
-        for the progress. `temporary`: the body removes the files of the phase before it ends, so they are no part of
-        the stage. `grows`: how the work of all jobs together grows. `shared`: how many times as large a corpus fills
-        what every job reads beside its own part, as the texts that are held out of the whole corpus.
+        for the progress. `temporary`: the body removes the files of the phase before it ends, so they are not part of
+        the stage. `grows`: how the work of all jobs together grows. `shared`: every job also reads something that grows
+        with the corpus up to a limit, such as held-out texts; the factor by which the corpus must grow to reach the
+        limit.
         """
         if phase in self.costs:
             raise ValueError(f"the stage has two phases named {phase}, but finished jobs are recorded by phase name")
@@ -194,7 +195,7 @@ class PhaseRunner:
         return Records(numbers, parts)
 
     def forget(self, phase: str, numbers: Container[int]) -> None:
-        """These jobs of a phase are no part of the stage: those of another phase write the files that they wrote."""
+        """Exclude jobs of a phase from the stage, because jobs of another phase write the same files."""
         self.parts = Parts(part.line() for part in self.parts if part.phase != phase or part.number not in numbers)
 
     def once(
@@ -206,13 +207,13 @@ class PhaseRunner:
         grows: Grows = "constant",
         full: float = 1.0,
     ) -> dict[str, Any]:
-        """A phase that is one job, whose time and memory do not grow with the corpus unless `grows` says so. `full`: of
-        a job on a sample, how many times as large a corpus fills it; as much it grows."""
+        """Run a phase with one job, whose time and memory do not grow with the corpus unless `grows` is set. `full`:
+        for a job on a sample, the factor by which the corpus must grow to fill the sample; the job grows up to that."""
         result = self.map(phase, work, {0: arguments}, temporary=temporary, grows=grows)[0]
         self.costs[phase].once, self.costs[phase].full = True, max(1.0, full)
         return result
 
     def message(self, line: str) -> None:
-        """A line for the run's log."""
+        """Write a line to the run's log."""
         self.check()
         self._progress.message(line)

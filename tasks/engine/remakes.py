@@ -1,9 +1,9 @@
-"""Stages that were made again, in a folder of their own: which folder of a key counts.
+"""The current folder of stages that were begun again.
 
 <home>/remade/<name>-<key>.json    {"key": that of the folder, "number": how often the stage was begun again}
 
-A stage is begun again in a new folder when a user asks for it, and when other code left it unfinished: so no folder
-ever has parts of two versions of the code. The first folder of a stage has no such file.
+A stage is begun again in a new folder when a user requests it, and when other code left it unfinished, so no folder has
+parts of two versions of the code. There is no such file for the first folder of a stage.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ _lock = Lock()
 
 
 def current(home: str, name: str, key: str) -> str:
-    """The key of the folder that counts for a stage: its own, unless it was begun again. A process lists these files
+    """The key of the current folder of a stage: its own key, unless it was begun again. A process lists these files
     once, and again after `forget`."""
     with _lock:
         if home not in _known:
@@ -37,13 +37,13 @@ def current(home: str, name: str, key: str) -> str:
 
 
 def forget(home: str) -> None:
-    """Look again at what is in the home: other processes may have begun a stage again."""
+    """Read the home again at the next call, because other processes may have begun a stage again."""
     with _lock:
         _known.pop(home, None)
 
 
 def begin_again(home: str, name: str, key: str) -> None:
-    """Give a stage a new folder. The caller holds the lease of the present one."""
+    """Give a stage a new folder. The caller holds the lease of the current one."""
     label = f"{name}-{key}"
     number = _read(home, label)[1] + 1
     while files.exists(layout.stage_folder(home, name, _numbered(label, number))):
@@ -53,7 +53,7 @@ def begin_again(home: str, name: str, key: str) -> None:
 
 
 def _numbered(label: str, number: int) -> str:
-    """The key of the folder in which a stage was begun for the `number`-th time again."""
+    """The key of the folder of the `number`-th restart of a stage."""
     return hashlib.sha256(f"{label} {number}".encode()).hexdigest()[:16]
 
 
@@ -68,8 +68,7 @@ def _read(home: str, label: str) -> tuple[str, int]:
 
 
 def _recovered(home: str, label: str, error: DamagedFileError) -> tuple[str, int]:
-    """The last folder in which a stage was begun again, where the note of it is damaged. Raises the error where there
-    is none."""
+    """Find the newest folder of a stage whose note is damaged. Raises the error if there is none."""
     name, number = label.rpartition("-")[0], 0
     while files.exists(layout.stage_folder(home, name, _numbered(label, number + 1))):
         number += 1

@@ -1,9 +1,10 @@
-"""What all jobs of a phase share, on a Dask cluster: the flow leaves it in a file, which each worker reads once.
+"""The common part of the jobs of a phase on a Dask cluster: the flow writes it to a file, and each worker reads it
+once.
 
-The file is where all workers reach it: in the home, or beside the workers where these are of this machine. A job names
-it with its digest, so a worker that starts late, or again, asks nobody. As an argument of tasks it would be sent with
-each of them, as a result of Dask's it would draw tasks to the workers that hold it, and among the scheduler's metadata
-hundreds of workers would ask the scheduler at the same moment.
+All workers can read the file: it is in the home, or in a local folder if the workers are on this machine. Jobs have its
+name and digest, so a worker that starts late, or restarts, needs no message. As an argument it would be sent with each
+task. As a Dask result it would attract tasks to the workers that hold it. In the scheduler's metadata, hundreds of
+workers would request it at the same moment.
 """
 
 import hashlib
@@ -29,7 +30,7 @@ else:
 
 
 def check_workers(client: Any) -> None:
-    """Raise ImportError for a worker that has not the code which jobs need."""
+    """Raise ImportError if a worker lacks the code of the jobs."""
 
     def import_jobs() -> str:
         """Sent as code, since a worker that lacks a module could not find it there."""
@@ -55,7 +56,7 @@ def cannot_import(worker: str, trouble: ImportError | str) -> str:
     )
 
 
-# Works that a process keeps: those of the phase that it is in, and of a run that shares the cluster.
+# Works that a process keeps: of its current phase, and of a run that shares the cluster.
 _KEPT = 4
 
 # Seconds that the jobs of a task may take, at least, and how many are sent together for each so many seconds.
@@ -106,7 +107,7 @@ class NotBegun:
 
 
 def leave(folder: str, work: Callable[[Any], Any]) -> SharedWork:
-    """Write the work of a phase into a folder, under a name that says who wrote it. Raises OSError, RemoteIOError."""
+    """Write the work of a phase into a folder, under a name with this process. Raises OSError, RemoteIOError."""
     data = dumps(work)
     digest = hashlib.sha256(data).hexdigest()
     path = files.join(folder, leftovers.temporary_name(digest[:16]))
@@ -120,20 +121,19 @@ def take_back(work: SharedWork) -> None:
 
 
 def works(folder: str) -> dict[str, str]:
-    """The files of works in a folder, local or of an object store, as they are now, each with the process that wrote
-    it."""
+    """The files of works in a local or remote folder, each with the process that wrote it."""
     return {files.join(folder, name): owner for name in exclusive.names(folder) if (owner := leftovers.owner_of(name))}
 
 
 def remove_leftovers(folder: str) -> None:
-    """Remove from a folder the works of processes of this host that have ended: each was killed in a phase."""
+    """Remove the works of processes of this host that were killed in a phase."""
     for path, owner in works(folder).items():
         if leftovers.has_ended(owner):
             files.remove(path)
 
 
 def dumps(value: Any) -> bytes:
-    """As Dask sends values, functions of a script that nobody else has included."""
+    """Serialize as Dask does, including functions of a script that workers do not have."""
     return pickle.dumps(value)
 
 
@@ -152,8 +152,8 @@ def task_size(threads: int, job_seconds: float, remaining: int) -> TaskSize:
 
 
 def call(work: SharedWork, jobs: bytes, attempt: int, seconds: float = SECONDS) -> tuple[list[Any] | NotBegun, float]:
-    """Do some jobs, on a worker, by the work that `leave` has left, until `seconds` have passed: the results of those
-    that were done, and seconds. `attempt`: how often these were sent before. Raises what a job raises."""
+    """Do jobs on a worker with the work that `leave` has written, until `seconds` have passed. Returns the results of
+    the finished jobs, and the seconds. `attempt`: how often they were sent before. Raises the error of a job."""
     time.sleep(2.0 ** (attempt - 1) if attempt else 0.0)
     try:
         function = _work(work)
@@ -185,7 +185,7 @@ def _read(work: SharedWork) -> Callable[[Any], Any]:
 
 
 def not_begun(path: str, trouble: NotBegun) -> str:
-    """Why a run ends whose jobs no worker could begin."""
+    """The message of a run that ends because no worker could begin its jobs."""
     return (
         f"workers cannot read the file that their jobs need, {redact_url(path)} ({trouble.reason}): set "
         "GRISTMILL_HOME to a folder or a store that all workers can reach under the same name"
@@ -193,7 +193,7 @@ def not_begun(path: str, trouble: NotBegun) -> str:
 
 
 def killed(jobs: list[Any], work: Callable[[Any], Any]) -> str:
-    """Why a run ends whose workers died at these jobs of a phase."""
+    """The message of a run that ends because its workers died at these jobs of a phase."""
     others = f", or one of the {len(jobs) - 1} after it" if len(jobs) > 1 else ""
     phase = next(iter(getattr(work, "args", ())), None)
     own = [name for name in getattr(getattr(phase, "code", None), "modules", ()) if not is_ours(name)]

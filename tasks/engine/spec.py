@@ -1,4 +1,4 @@
-"""What a stage is made of. Equal stages have equal keys, and equal keys give equal contents."""
+"""Declarations of stages. Equal declarations have equal keys, and stages with equal keys have equal contents."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ from gristmill.storage.address import KEY
 from gristmill.tasks.engine import remakes
 from gristmill.tasks.engine.code_version import code_version, data_digest, releases
 
-# The most inputs that a manifest lists: more are given as one digest.
+# The largest number of inputs that a manifest lists. More are passed as one digest.
 MAX_INPUTS = 256
 
 
@@ -108,7 +108,7 @@ class StageSpec:
 
     @property
     def roots(self) -> tuple[str, ...]:
-        """The modules from which the code of the stage is followed."""
+        """The modules whose imports are followed for the code digest."""
         return tuple(sorted({self.body.__module__, *self.work.modules}))
 
     @property
@@ -131,7 +131,7 @@ class StageSpec:
 
     @cached_property
     def identity(self) -> dict[str, Any]:
-        """What the key is the hash of; there without the folders of local files."""
+        """The value whose hash is the key, without the folders of local files."""
         return {
             "stage": self.name,
             "version": self.version,
@@ -147,11 +147,11 @@ class StageSpec:
 
     @property
     def read(self) -> dict[str, str]:
-        """The labels of the stages that it reads, by what they are to it."""
+        """The labels of the stages that it reads, by their role."""
         return {name: given.label for name, given in self.inputs.items() if not isinstance(given, str)}
 
     def folder(self, home: str) -> str:
-        """Where the stage is, or will be made. A stage that was made again has another folder than its key says."""
+        """Where the stage is, or will be made. A stage that was begun again has a folder with another key."""
         return self.at or layout.stage_folder(home, self.name, remakes.current(home, self.name, self.key))
 
     def label(self, home: str) -> str:
@@ -160,12 +160,12 @@ class StageSpec:
 
 
 def digest(values: Mapping[str, str] | list[str]) -> str:
-    """One input in place of many: xxh3-128 of all of them, hexadecimal."""
+    """One input that stands for many: xxh3-128 of all of them, hexadecimal."""
     return layout.digest_of(values)
 
 
 def _check_record(stage: str, value: Any) -> None:
-    """Raise TypeError for a part of a record that a job could read, and that its hash would not hold."""
+    """Raise TypeError for a part of a record that a job could read and the key does not contain."""
     if isinstance(value, BaseModel):
         hidden = [name for name, field in type(value).model_fields.items() if field.exclude]
         if hidden := [*hidden, *type(value).__private_attributes__]:

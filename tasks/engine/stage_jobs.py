@@ -1,8 +1,8 @@
-"""Whole stages as jobs of a cluster: a worker finds or makes a stage, and has its lease meanwhile.
+"""Whole stages as jobs of a cluster: a worker finds or makes a stage, and holds its lease meanwhile.
 
-Other stages are made by the process of the flow, which sends the jobs of their phases to workers. A stage that is one
-long job, such as a short training, is made where the job runs: its files are local there, and when its worker dies, the
-lease goes to the worker that gets the job next.
+Other stages are made by the flow's process, which sends the jobs of their phases to workers. A stage that is one long
+job, such as a short training, is made where the job runs. Its files are local there, and if its worker dies, the worker
+that gets the job next takes the lease.
 """
 
 import logging
@@ -34,7 +34,7 @@ else:
 
 log = logging.getLogger(__name__)
 
-# For a file system of several machines to show a new file to the one that has just looked for it.
+# Seconds until a shared file system shows a new file to a machine that has just looked for it.
 SHOWN_SECONDS = 60.0
 
 
@@ -51,7 +51,7 @@ class StageJobs:
 
 @dataclass(frozen=True)
 class Batch:
-    """What the jobs of a batch share."""
+    """The common part of the jobs of a batch."""
 
     home: str
     declare: Callable[[Any, int], StageSpec]
@@ -62,7 +62,8 @@ class Batch:
 
 @dataclass(frozen=True)
 class StageJob:
-    """`waits`: for another process that makes the stage; else its worker has time for other jobs."""
+    """`waits`: whether the job waits for another process that makes the stage; else its worker is free for other
+    jobs."""
 
     key: str
     argument: Any
@@ -71,14 +72,14 @@ class StageJob:
 
 @dataclass(frozen=True)
 class Made:
-    """`reused`: another process has made the stage."""
+    """`reused`: whether another process made the stage."""
 
     seconds: float
     reused: bool
 
 
 class CanceledJobError(RuntimeError):
-    """Nobody waits for the result of a job any longer."""
+    """The flow of a job was canceled or has ended."""
 
 
 class Lines(Silent):
@@ -163,7 +164,7 @@ def check_wanted() -> None:
 
 
 def _here() -> Threads:
-    """The thread of the job."""
+    """An executor that runs jobs in the thread of this job."""
     return Threads(1, queue.SimpleQueue())
 
 
@@ -177,7 +178,7 @@ _lock = threading.Lock()
 
 @contextmanager
 def _slot() -> Iterator[int]:
-    """The smallest number that no other job of this worker has."""
+    """The smallest number that no other running job of this worker has."""
     with _lock:
         slot = next(number for number in count() if number not in _slots)
         _slots.add(slot)

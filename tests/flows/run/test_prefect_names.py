@@ -1,5 +1,6 @@
 """Prefect's own validation of the recipe, and the names of runs."""
 
+import inspect
 from uuid import uuid4
 
 import pytest
@@ -16,6 +17,7 @@ from prefect.utilities.schema_tools.validation import ValidationError, validate
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import dump, load
 from gristmill.flows.run.artifacts import flow_run_name
+from gristmill.flows.run.flow import recorded_flow
 from gristmill.storage.remote.addresses import SecretError
 
 
@@ -24,7 +26,7 @@ from gristmill.storage.remote.addresses import SecretError
 def test_a_recipe_is_a_word_a_path_or_the_whole_through_prefect(name, tmp_path):
     """What the server does with a deployment's parameters, and what the engine does then."""
     asked = getattr(flows, name)
-    schema = parameter_schema(asked).model_dump_for_openapi()
+    schema = asked.parameters.model_dump_for_openapi()
     demo = load("demo")
     (tmp_path / "mine.yaml").write_text(dump(demo))
     for given in ("demo", str(tmp_path / "mine.yaml"), demo.model_dump(mode="json")):
@@ -34,6 +36,20 @@ def test_a_recipe_is_a_word_a_path_or_the_whole_through_prefect(name, tmp_path):
         with pytest.raises(ValidationError):
             validate({"recipe": wrong}, schema, raise_on_error=True)
     assert "sources" in schema["definitions"]["Recipe"]["properties"]  # the form
+
+
+def test_the_schema_of_parameters_is_made_when_it_is_read():
+    def add(number: int, others: list[float], name: str = "sum") -> None:
+        """Add numbers.
+
+        Args:
+            number: the first
+        """
+
+    flow = recorded_flow(name="add")(add)
+    assert flow._parameters is None and flow.description == inspect.getdoc(add)
+    assert flow.parameters == parameter_schema(add)
+    assert flow.parameters.properties["number"]["type"] == "integer"
 
 
 @pytest.mark.parametrize("name", ["corpus", "tokens", "pretrain", "pipeline"])
