@@ -61,8 +61,9 @@ def run_parts(report: "Run", recipe: str, settings: Sequence[str] = ()) -> Itera
     if report.relabeled:
         yield relabeled_line(report.relabeled)
     yield from report.date_lines
+    yield from report.damage_lines
     if report.empty_files:
-        yield f"files without records: {', '.join(report.empty_files)}"
+        yield f"files without records, up to 3 of each source: {', '.join(report.empty_files)}"
     if report.engines:
         yield f"texts by engine: {listed(report.engines)}"
     if report.mixture:
