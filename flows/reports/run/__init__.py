@@ -159,11 +159,6 @@ class Run:
         return [*extraction.date_lines(self.recipe, self.corpus)]
 
     @cached_property
-    def damage_lines(self) -> list[str]:
-        """A sentence on records and rests of files that could not be read, if there are any."""
-        return [*extraction.damage_lines(self.corpus)]
-
-    @cached_property
     def empty_files(self) -> list[str]:
         """The names of files that held no record, the first three of each source."""
         return [name for names in extraction.by_source(self.corpus, "empty_files").values() for name in names]
