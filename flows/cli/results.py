@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gristmill.flows.experiments.scaling.report import ScalingReport
     from gristmill.flows.experiments.scaling.transfer import Coordinates, Sweep
     from gristmill.flows.reports import recorded
-    from gristmill.flows.reports.run import Run, source_losses
+    from gristmill.flows.reports.run import Run, extraction, source_losses
     from gristmill.flows.run import server
     from gristmill.flows.stages import group_losses, removal
     from gristmill.tasks.dedup import takedowns
@@ -38,6 +38,7 @@ else:
     scaling_page = wrapt.lazy_import("gristmill.flows.experiments.scaling.page")
     group_losses = wrapt.lazy_import("gristmill.flows.stages.group_losses")
     recorded = wrapt.lazy_import("gristmill.flows.reports.recorded")
+    extraction = wrapt.lazy_import("gristmill.flows.reports.run.extraction")
     source_losses = wrapt.lazy_import("gristmill.flows.reports.run.source_losses")
     removal = wrapt.lazy_import("gristmill.flows.stages.removal")
     takedowns = wrapt.lazy_import("gristmill.tasks.dedup.takedowns")
@@ -61,8 +62,9 @@ def run_parts(report: "Run", recipe: str, settings: Sequence[str] = ()) -> Itera
     if report.relabeled:
         yield relabeled_line(report.relabeled)
     yield from report.date_lines
+    yield from extraction.damage_lines(report.corpus)
     if report.empty_files:
-        yield f"files without records: {', '.join(report.empty_files)}"
+        yield f"files without records, up to 3 of each source: {', '.join(report.empty_files)}"
     if report.engines:
         yield f"texts by engine: {listed(report.engines)}"
     if report.mixture:

@@ -31,9 +31,10 @@ class HostLines(Passages):
     """Cut lines that are on many pages of one host. The first of these pages keeps them.
 
     One page cannot tell its own text from what its site repeats on every page. A crawl can: the step counts on how many
-    pages of a host a line is. Lines are compared as by `line_dedup`: without case, digits, punctuation and accents;
-    rows of tables, which begin with `|`, as they are, since their numbers are data. A line counts once for each page.
-    The first page is the one with the smallest id, so each line stays in the corpus.
+    pages of a host a line is. Lines are compared as by `line_dedup`: without case, punctuation and accents, and with
+    all digits alike; rows of tables, which begin with `|`, and lines with more digits than letters as they are, since
+    their numbers are data. A line counts once for each page. The first page is the one with the smallest id, so each
+    line stays in the corpus.
 
     Lines without a blank line between them belong together, such as the lines of code, of a table or of a stanza, and
     so do all lines of a listing of Markdown. They are cut together, if all of them go, or not at all. In a text without
@@ -46,7 +47,8 @@ class HostLines(Passages):
     package_data: ClassVar = (PUBLIC_SUFFIXES,)
 
     # 2: lines that belong together are cut together, or not at all; numbers of tables are compared
-    work_version: ClassVar[int] = 2
+    # 3: the numbers of lines with more digits than letters are compared
+    work_version: ClassVar[int] = 3
     rule: ClassVar = "host_line"
     step: Literal["host_lines"] = "host_lines"
     min_characters: int = Field(
@@ -199,12 +201,14 @@ def cut_lines(folder: str, shard: int, documents: str, kept: str, step: HostLine
 
 
 def _folded(text: "kernels.scan.Scan") -> tuple[np.ndarray, np.ndarray]:
-    """(hash, size) of all lines, as `folded` has them; the hash of rows of tables is that of all their bytes."""
+    """(hash, size) of all lines, as `folded` has them; the hash of lines whose numbers are data is that of all their
+    bytes: rows of tables, and lines with more digits than letters and symbols, such as those of separated values."""
     start, stop = text.spans("lines")
     found, size = kernels.folding.folded(text.data, start, stop)
-    is_row = size > 0
-    is_row[is_row] = text.data[start[is_row]] == ord("|")
-    return np.where(is_row, text.line_hash, found), size
+    is_data = size > 0
+    is_data[is_data] = text.data[start[is_data]] == ord("|")
+    is_data |= 2 * kernels.folding.without_digits(text.data, start, stop) < size
+    return np.where(is_data, text.line_hash, found), size
 
 
 def _blocks(text: "kernels.scan.Scan") -> tuple[np.ndarray, np.ndarray]:

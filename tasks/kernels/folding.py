@@ -111,9 +111,21 @@ def folded(data: np.ndarray, start: np.ndarray, stop: np.ndarray) -> tuple[np.nd
     return _folded(data, start, stop, foldings())
 
 
+def without_digits(data: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
+    """The code points (int64) of the pieces `data[start[i]:stop[i]]` of UTF-8, folded, that are no decimal digits."""
+    return _folded(data, start, stop, _no_digits())[1]
+
+
 def lowered(data: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
     """Hashes (uint64) of the pieces `data[start[i]:stop[i]]` of UTF-8 in lower case, code point by code point."""
     return _folded(data, start, stop, _lower())[0]
+
+
+@cache
+def _no_digits() -> np.ndarray:
+    table = foldings().copy()
+    table[table == ord("0")] = 0
+    return table
 
 
 @cache

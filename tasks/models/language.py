@@ -232,8 +232,9 @@ def _in_script(texts: Sequence[str], labels: Sequence[str]) -> np.ndarray:
 
 @cache
 def _others(label: str) -> str:
-    """Matches a character that is neither in a script of the language, nor a mark, nor white space."""
-    return r"[^\p{M}\s" + "".join(rf"\p{{{script}}}" for script in scripts_of(label)) + "]"
+    """Matches a character that is neither in a script of the language, nor a mark, nor white space; and a digit, which
+    Unicode gives to the script of its language, such as Khmer, but which is no letter."""
+    return r"[^\p{M}\s" + "".join(rf"\p{{{script}}}" for script in scripts_of(label)) + r"]|\p{Nd}"
 
 
 def _fasttext_of(settings: Identification) -> "fasttext.Model":
@@ -280,7 +281,8 @@ class Language(Identification, DocumentStep):
     """
 
     # 2: py3langid's model is the default, and the first 5,000 characters are read, 1,000 before
-    work_version: ClassVar = 2
+    # 3: digits of a script are no letters of it
+    work_version: ClassVar = 3
 
     pins_files: ClassVar = True
 

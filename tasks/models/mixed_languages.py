@@ -50,13 +50,17 @@ class MixedLanguages(Identification, EditStep):
     documents where this share is too high, or cut out the lines.
 
     Lines of at least `min_characters` are asked about, each by itself. A line is in another language if the model says
-    so with `min_score`; of a line for which it is less certain nothing is said. Bosnian, Croatian and Serbian count as
-    one language, as do Indonesian and Malay, the two forms of Norwegian, and forms of Arabic, Chinese, English, Greek,
+    so with `min_score`; of a line for which it is less certain nothing is said. A line of more than `characters` is
+    asked about in parts, and no part may be in the document's language. Bosnian, Croatian and Serbian count as one
+    language, as do Indonesian and Malay, the two forms of Norwegian, and forms of Arabic, Chinese, English, Greek,
     Hebrew, Kurdish, Sotho and Uzbek: a line is too short to separate them.
+
+    Of a document whose own language is unknown, no line is in another one: it is not measured, kept and not cut.
     """
 
     # 2: py3langid's model is the default
-    work_version: ClassVar = 2
+    # 3: long lines are read to their end; documents in an unknown language are not measured
+    work_version: ClassVar = 3
     pins_files: ClassVar = True
 
     step: Literal["mixed_languages"] = "mixed_languages"
@@ -74,7 +78,12 @@ class MixedLanguages(Identification, EditStep):
         40, ge=1, description="Minimum length of a line whose language is identified (characters)."
     )
     min_score: Probability = Field(0.65, description="Lowest probability at which a line counts as another language.")
-    characters: int = Field(400, gt=0, description="Maximum number of characters read from the beginning of each line.")
+    characters: int = Field(
+        400,
+        gt=0,
+        description="Characters of a line that the model reads at once. A longer line is in another language if its "
+        "beginning is, and no later part of this length is in the document's language.",
+    )
 
     cuts: ClassVar = (
         Cut("other_language", ("cut", "keep"), description="Lines in another language, and the blank line after."),
@@ -89,7 +98,8 @@ class MixedLanguages(Identification, EditStep):
             "float64",
             "share of characters",
             "model of languages, by line",
-            description="Of the lines of at least `min_characters`, the share in another language than the document's.",
+            description="Of the lines of at least `min_characters`, the share in another language than the document's. "
+            "null: the document's language is unknown.",
         ),
         Signal(
             "mixed_languages_characters",
@@ -121,26 +131,28 @@ class MixedLanguages(Identification, EditStep):
             yield from file_problems(self.model_path, ("model",), deep, self.pinned)
 
     def decisions(self) -> list[Bound]:
-        return [Bound("other_languages", "other_languages", high=self.max_share), self.not_empty()]
+        share = Bound("other_languages", "other_languages", high=self.max_share, keeps_null=True)
+        return [share, self.not_empty()]
 
 
 _RULES = tuple(cut.rule for cut in MixedLanguages.cuts)
 
 
 def edit(step: MixedLanguages, documents: Batch) -> tuple[Edits, dict[str, pa.Array]]:
-    """The lines in other languages, if they are cut, and their share.
+    """The lines in other languages, if they are cut, and their share: null for documents in an unknown language.
 
     Raises ValueError for a document whose language is no label of the step's model.
     """
     text = documents.scan
     line = np.flatnonzero(text.line_chars >= step.min_characters)
     document = np.searchsorted(text.lines, line, side="right") - 1
-    begin = pc.utf8_slice_codeunits(
-        kernels.pieces.pieces(text.data, text.line_start[line], text.line_stop[line]), 0, step.characters
-    )
-    labels, scores = identified(step, begin)
-    line_groups, its = _groups(labels), _groups(_languages(step, documents)).take(document)
-    other = (line_groups != its) & (line_groups != UNKNOWN) & (scores >= step.min_score)
+    lines = kernels.pieces.pieces(text.data, text.line_start[line], text.line_stop[line])
+    labels, scores = identified(step, pc.utf8_slice_codeunits(lines, 0, step.characters))
+    languages = _groups(_languages(step, documents))
+    line_groups, its = _groups(labels), languages.take(document)
+    other = (line_groups != its) & (line_groups != UNKNOWN) & (its != UNKNOWN) & (scores >= step.min_score)
+    long = np.flatnonzero(other & (text.line_chars[line] > step.characters))
+    other[long] = ~_own_later(step, lines.take(pa.array(long)), its[long])
     judged, strange = np.zeros((2, len(text.line_start)), np.int64)
     judged[line] = text.line_chars[line]
     strange[line[other]] = text.line_chars[line[other]]
@@ -151,13 +163,29 @@ def edit(step: MixedLanguages, documents: Batch) -> tuple[Edits, dict[str, pa.Ar
         _with_blank_lines(text, gone)
     nothing = np.empty(0, np.int64)
     edits = line_removals(text, np.where(gone, 0, -1), nothing, nothing, nothing, 0, _RULES)
-    return edits, {"other_languages": pa.array(share)}
+    return edits, {"other_languages": pa.array(share, mask=languages == UNKNOWN)}
 
 
 def pinned(step: MixedLanguages) -> MixedLanguages:
     """The step with the checksum of its model. Raises as `gristmill.tasks.models.language.pinned_model`
     does."""
     return pinned_model(step, step.keep)
+
+
+def _own_later(step: MixedLanguages, lines: pa.Array | pa.ChunkedArray, its: np.ndarray) -> np.ndarray:
+    """Whether a later part of a line is in the language `its` of the document: bool. Parts have `characters`, also the
+    last, which the part before it overlaps: a few characters at the end of a line are labeled wrongly too often."""
+    size = step.characters
+    parts = [
+        (number, line[begin : begin + size])
+        for number, line in enumerate(lines.to_pylist())
+        for begin in (*range(size, len(line) - size, size), len(line) - size)
+    ]
+    labels, scores = identified(step, pa.array([part for _, part in parts], pa.large_string()))
+    number = np.array([number for number, _ in parts], np.int64)
+    found = np.zeros(len(its), bool)
+    found[number[(_groups(labels) == its[number]) & (scores >= step.min_score)]] = True
+    return found
 
 
 def _groups(labels: list[str] | tuple[str, ...]) -> np.ndarray:

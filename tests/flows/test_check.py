@@ -173,6 +173,28 @@ def test_a_check_says_what_the_bucket_tail_holds(folder, machine):
     assert "drops most code, formulas, dialects and lists" in remark
 
 
+def test_a_check_says_which_languages_have_words_that_are_too_short_and_its_remedy_works(folder, machine):
+    recipe = (
+        "name: r\nsources:\n- {name: web, jsonl: [web.jsonl]}\nsteps:\n- {step: language, keep: [ja, ru, th, zh]}\n"
+        "- {step: gopher_quality, min_stop_words: 0%s}\n"
+    )
+    [remark] = check(written(folder, recipe % ""), machine).remarks
+    assert "texts in ja, zh are kept by `language` but dropped here" in remark
+    [remedy] = re.findall("`(languages: .*)`", remark)
+    for given in (remedy, "min_mean_word_length: 1", "min_mean_word_length: null", "definition: dclm"):
+        assert check(written(folder, recipe % f", {given}"), machine).remarks == ()
+
+
+def test_a_check_compares_the_models_of_languages(folder, machine):
+    recipe = (
+        "name: r\nsources:\n- {name: web, jsonl: [web.jsonl]}\nsteps:\n- {step: language, model: lid.176}\n"
+        "- {step: mixed_languages%s}\n"
+    )
+    [remark] = check(written(folder, recipe % ""), machine).remarks
+    assert remark.startswith("steps.mixed_languages.model: is py3langid, but `language` has lid.176")
+    assert check(written(folder, recipe % ", model: lid.176"), machine).remarks == ()
+
+
 URLS = "name: r\nsources:\n- {name: web, %s}\nsteps:\n- {step: content_dedup}\n"
 
 

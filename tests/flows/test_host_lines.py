@@ -28,6 +28,7 @@ TOGETHER = (
     ("- Home of the mill", "- Wheel", "- Contact and opening hours"),
     ("```python", "import the_whole_mill", "", "wheel = '{}' * a_number_of_times", "", "print(wheel)", "```"),
     ("```", "make install-the-mill", "", "mill --version --verbose", "```"),
+    ("day;sacks;price", "2024-03-17;{};18.50", "2024-03-18;99;17.25"),
 )
 OWN = "The {} stone of mill {} is dressed on day {} by a man from the town."
 
@@ -126,7 +127,8 @@ def expected(before: dict[str, dict], min_pages: int, min_share: float, min_char
 
 def same(line: str) -> str:
     """What is compared of a line; "" for one that is not."""
-    return line if line.startswith("|") and folded(line) else folded(line)
+    digits = sum(c.isdigit() for c in line)
+    return line if folded(line) and (line.startswith("|") or 2 * digits > len(folded(line))) else folded(line)
 
 
 def host_of(row: dict) -> str:
@@ -208,3 +210,19 @@ def test_code_tables_and_stanzas_stay_whole_and_menus_go(tmp_path):
     left = {row["text"] for row in after.values()}
     kept = {"\n\n".join((code, table, stanza)).format(**each) for each in own}
     assert len(left) == 40 and len(left & kept) == 39 and len(left & {row["text"] for row in rows}) == 1
+
+
+def test_rows_of_numbers_stay(tmp_path):
+    draw = random.Random(5)
+    head = "year,month,temperature,rain of the month"
+    rows = [
+        {
+            "text": "\n".join([head, *(f"{2000 + n},{month},{draw.random():.4f},{n}" for month in range(1, 13))]),
+            "url": f"https://a.example/{n}",
+        }
+        for n in range(10)
+    ]
+    after = documents(curated(tmp_path / "pages", tmp_path / "home", rows, 2), "host_lines")
+    left = sorted(row["text"].removeprefix(f"{head}\n") for row in after.values())
+    assert left == sorted(row["text"].removeprefix(f"{head}\n") for row in rows)
+    assert sum(row["text"].startswith(head) for row in after.values()) == 1

@@ -207,7 +207,8 @@ class Capacity:
     @property
     def remedy(self) -> str:
         """The command that measures what is not known; "" where all is."""
-        run = f"gristmill run --tokens-only {self.recipe}"
+        has_tokens = any(stage.stage == "tokens" for stage in self.stages)
+        run = f"gristmill {'run --tokens-only' if has_tokens else 'corpus'} {self.recipe}"
         if self.unmeasured:
             return " ".join([run, *(f"--remake {stage}" for stage in dict.fromkeys(self.unmeasured))])
         if self.core_hours is not None and self.hours is not None:

@@ -13,12 +13,17 @@ from gristmill.tasks.engine import extras, own_code
 from gristmill.tasks.language_model.annotate import WEIGHT, Annotate
 from gristmill.tasks.models.distillation.step import Distill
 from gristmill.tasks.models.language import Language
+from gristmill.tasks.models.mixed_languages import MixedLanguages
 from gristmill.tasks.reading.formats.source import Inspection
 from gristmill.tasks.rules.gopher_quality import GopherQuality
 from gristmill.tasks.tokens.mixture import SOURCE
 
 _ENGLISH = ("en", "eng", "eng_Latn")
 _BOUND = "min_stop_words"  # of `gopher_quality`, one of its thresholds
+_LENGTH = "min_mean_word_length"  # another one
+# Codes of Chinese and Japanese in models, without their script: each character counts as a word, so words have a mean
+# length of 1 to 1.5.
+_CHARACTER_WORDS, _MAX_LENGTH = ("cmn", "ja", "jpn", "wuu", "yue", "zh", "zho"), 1.5
 _SHOWN_TOKENS = 5
 _LEAST_RANGE = 4 << 20  # bytes: of a smaller one, the cost of its job is a tenth
 
@@ -31,6 +36,7 @@ def remarks_of(recipe: Recipe, settings: MachineSettings) -> Iterator[str]:
     yield from _unsampled(recipe)
     yield from _unweighted(recipe)
     yield from _other_languages(recipe)
+    yield from _mixed_models(recipe)
     yield from _untrained(recipe)
     yield from _without_training(recipe)
     yield from _unread_training(recipe)
@@ -85,18 +91,46 @@ def _unweighted(recipe: Recipe) -> Iterator[str]:
 
 
 def _other_languages(recipe: Recipe) -> Iterator[str]:
-    """Languages that are kept, and whose texts have none of the stop words that a later step asks for."""
+    """Languages that are kept, and whose texts a later step drops: they have none of its stop words, or each of their
+    characters is a word."""
     kept: list[str] = []
     for step in recipe.steps:
         if isinstance(step, Language):
             kept = [code for code in step.keep if code not in _ENGLISH]
-        elif isinstance(step, GopherQuality) and "stop_words" not in step.model_fields_set:
-            bounds = {code: step.languages.get(code, {}).get(_BOUND, getattr(step, _BOUND)) for code in kept}
-            if others := [code for code in kept if bounds[code] and code not in step.stop_words_by_language]:
+        elif isinstance(step, GopherQuality):
+            least, length = ({code: _bound(step, name, code) for code in kept} for name in (_BOUND, _LENGTH))
+            others = [code for code in kept if least[code] and code not in step.stop_words_by_language]
+            if others and "stop_words" not in step.model_fields_set:
                 yield (
-                    f"steps.gopher_quality: texts in {', '.join(others)} are kept by `language` but dropped here, "
-                    "because the stop words are English; set `stop_words_by_language`, or `min_stop_words: null`"
+                    f"steps.{step.step}: texts in {', '.join(others)} are kept by `language` but dropped here, "
+                    f"because the stop words are English; set `stop_words_by_language`, or `{_BOUND}: null`"
                 )
+            unspaced = [code for code in kept if code.split("_")[0] in _CHARACTER_WORDS]
+            short = [code for code in unspaced if length[code] > _MAX_LENGTH and step.definition == "datatrove"]
+            if short:
+                yield (
+                    f"steps.{step.step}: texts in {', '.join(short)} are kept by `language` but dropped here, because "
+                    f"each of their characters counts as a word, and `{_LENGTH}` is {length[short[0]]:g}; set "
+                    f"`languages: {{{', '.join(f'{code}: {{{_LENGTH}: null}}' for code in short)}}}`"
+                )
+
+
+def _bound(step: GopherQuality, name: str, code: str) -> float:
+    """A threshold for documents in a language; 0 for none."""
+    return step.languages.get(code, {}).get(name, getattr(step, name)) or 0
+
+
+def _mixed_models(recipe: Recipe) -> Iterator[str]:
+    """Lines that another model labels than the documents: what it calls a language may have another name there."""
+    model: str | None = None
+    for step in recipe.steps:
+        if isinstance(step, Language):
+            model = step.model
+        elif isinstance(step, MixedLanguages) and model not in (None, step.model):
+            yield (
+                f"steps.{step.step}.model: is {step.model}, but `language` has {model}, so languages that only one of "
+                f"them has count as other languages; set `model: {model}`"
+            )
 
 
 def _untrained(recipe: Recipe) -> Iterator[str]:

@@ -5,8 +5,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from gristmill.flows.recipe.recipe import Recipe
-from gristmill.flows.reports.funnel import ranked
+from gristmill.flows.reports.funnel import funnel, ranked
 from gristmill.flows.stages.corpus import Corpus
+from gristmill.storage import layout, parquet
+
+DAMAGED = "damaged_record"
+_MAX_LEDGERS = 200  # of a corpus with more shards none is read, to name files
+_SHOWN_FILES = 3
 
 
 def by_source(corpus: Corpus, what: str) -> dict[str, Any]:
@@ -40,3 +45,25 @@ def date_lines(recipe: Recipe, corpus: Corpus) -> Iterator[str]:
                 f"{step.step} keeps the {by_date[0]} of duplicates, and {undated:,} documents have no date: "
                 "they come after all documents with a date"
             )
+
+
+def damage_lines(corpus: Corpus) -> Iterator[str]:
+    """A sentence on what could not be read of the source files, with the first damage of a few files. Whatever was lost
+    with one damaged record, such as the rest of a compressed file, counts as one document."""
+    count = sum(row.drops.get(DAMAGED, 0) for row in funnel((corpus.extracted,)))
+    if not count:
+        return
+    first: dict[str, str] = {}
+    if len(corpus.sources) <= _MAX_LEDGERS:
+        for shard in range(len(corpus.sources)):
+            ledger = parquet.read_table(layout.ledger_part(corpus.extracted.folder, shard), ["rule", "file", "detail"])
+            for row in ledger.to_pylist():
+                if row["rule"] == DAMAGED:
+                    first.setdefault(row["file"] or "", row["detail"] or "")
+    shown = [f"{name} ({detail})" for name, detail in [*first.items()][:_SHOWN_FILES]]
+    more = [f"and {len(first) - _SHOWN_FILES:,} more files"] if len(first) > _SHOWN_FILES else []
+    where = ", ".join([*shown, *more]) or f"see `gristmill explain show dropped --rule {DAMAGED}`"
+    yield (
+        f"unreadable: {count:,} record{'s' * (count != 1)}, each counted as one document, even if the rest of a file "
+        f"is lost with it: {where}"
+    )

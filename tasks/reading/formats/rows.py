@@ -42,6 +42,7 @@ else:
 LOOK_BYTES = 1 << 20  # of a record that is looked at before a run
 LOOK_ROWS = 64  # at the beginning of each of LOOK_FILES files, spread over those of a source
 LOOK_FILES = 8
+_CONVERT = "convert it with `iconv -f {} -t UTF-8`"
 _CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 
 
@@ -109,6 +110,9 @@ class Lines(_Rows, Columned):
 
     @classmethod
     def recognize(cls, beginning: Beginning) -> Look | None:
+        if beginning.head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            is_json = beginning.head[2:].replace(b"\0", b"").lstrip()[:1] in (b"{", b"[")
+            return Look(None, trouble=f"JSON in UTF-16: {_CONVERT.format('UTF-16')}") if is_json else None
         if beginning.head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] not in (b"{", b"["):
             return None
         lines = beginning.head.removeprefix(codecs.BOM_UTF8).split(b"\n")
@@ -123,6 +127,8 @@ class Lines(_Rows, Columned):
             if not isinstance(row, dict):
                 if rows:  # a damaged line in a file of lines
                     continue
+                if not _is_utf8(line):
+                    return Look(None, trouble=f"JSON that is not UTF-8: {_CONVERT.format('ENCODING')}")
                 return Look(None, trouble="JSON, but not one object per line: write each document on its own line")
             rows.append(row)
             if len(rows) == TEXTS:
@@ -188,7 +194,30 @@ class Tables(_Rows, Columned):
             rows = parquet_rows.first_rows(beginning.path, TEXTS)
         except (OSError, pa.ArrowException, parquet_rows.UndecodableError) as error:
             return Look(None, trouble=f"a damaged Parquet file: {error}".splitlines()[0])
-        return table_look(cls.key, rows) if rows else Look(None, trouble="without rows")
+        if not rows:
+            return Look(None, trouble="without rows")
+        return table_look(cls.key, {name: _as_texts(values) for name, values in rows.items()})
+
+
+def _as_texts(values: Sequence[Any]) -> Sequence[Any]:
+    """Values of a column of bytes as texts, if most are texts in UTF-8: some writers do not say that strings are. Pages
+    and documents are none."""
+    texts = [
+        value.decode()
+        if isinstance(value, bytes) and not value.lstrip().startswith((b"<", b"%PDF-")) and _is_utf8(value)
+        else None
+        for value in values
+    ]
+    own = sum(value is not None for value in values)
+    return texts if 2 * sum(text is not None for text in texts) > own else values
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 class Texts(_Rows):

@@ -92,7 +92,11 @@ def table_look(kind: str, values: Mapping[str, Sequence[Any]]) -> Look:
     lengths = {name: length for name, length in lengths.items() if length}
     if not lengths:
         return Look(None, trouble=f"no column with text; there are {', '.join(values) or 'none'}")
-    text = named_column(_TEXT, lengths) or max(lengths, key=lambda name: lengths[name])
+    keys = {*URL_NAMES, *_ID, *_DATE}  # which hold no texts
+    unnamed = {name: length for name, length in lengths.items() if name.lower().replace("-", "_") not in keys}
+    text = named_column(_TEXT, lengths) or max(unnamed, key=lambda name: unnamed[name], default=None)
+    if text is None:
+        return Look(None, trouble=f"no column with text; there are {', '.join(values)}")
     others = [
         name
         for name, column_values in values.items()

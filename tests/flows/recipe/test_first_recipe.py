@@ -113,6 +113,27 @@ def test_without_a_name_that_is_known_the_longest_texts_are_taken(folder):
     assert source == {"name": "t", "parquet": ["t.parquet"], "text_column": "essay"}
 
 
+def test_texts_that_a_table_has_as_bytes_are_taken_and_keys_are_no_texts(folder):
+    rows = [{"id": f"{n}", "text": f"{n} {ENGLISH}".encode()} for n in range(4)] + [{"id": "4", "text": b"\xff"}]
+    pq.write_table(pa.Table.from_pylist(rows), folder / "t.parquet")
+    assert sources(first_recipe(["t.parquet"]).text) == [{"name": "t", "parquet": ["t.parquet"], "id_column": "id"}]
+    pages = [{"id": "0", "url": "https://a.example/", "html": b"<html><p>" + ENGLISH.encode()}]
+    pq.write_table(pa.Table.from_pylist(pages), folder / "pages.parquet")
+    with pytest.raises(FileNotFoundError, match="no column with text; there are id, url, html"):
+        first_recipe(["pages.parquet"])
+
+
+def test_lines_in_another_encoding_are_named_with_the_conversion(folder):
+    text = '{"text": "Der Müller öffnet früh am Morgen das Wehr."}\n' * 3
+    for encoding, reason in (
+        ("utf-16", "JSON in UTF-16: .* -f UTF-16"),
+        ("latin-1", "JSON that is not UTF-8: .* -t UTF"),
+    ):
+        (folder / "lines.jsonl").write_bytes(text.encode(encoding))
+        with pytest.raises(FileNotFoundError, match=reason):
+            first_recipe(["lines.jsonl"])
+
+
 def test_mixed_kinds_and_columns_are_several_sources_and_strange_files_are_named(folder):
     data = folder / "My data"
     (data / "deep" / ".hidden").mkdir(parents=True)

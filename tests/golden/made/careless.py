@@ -38,6 +38,7 @@ def write_careless(folder: Path) -> None:
         (folder / "pages" / f"{at}.html").write_text(_page(at), encoding="utf-8")
     write_lines(folder / "tied.jsonl", _tied())
     write_lines(folder / "hosted.jsonl", _hosted())
+    write_lines(folder / "numbers.jsonl", _numbers())
     (folder / "taken.txt").write_text("plain.example/page\nhttps://other.example/a/*\nwww3.third.example\n", "utf-8")
     (folder / "bad.txt").write_text("rotten\nrotten grain\nrotten grain sack\nmould\nmouldy\n", "utf-8")
     _scripts_without_ending(folder / "scripts")
@@ -126,6 +127,20 @@ def _hosted() -> list[dict[str, Any]]:
         {"text": prose(f"hosted {at}", 1, 3), "url": f"https://u{at % 7}.example/{at}", "host": f"own{at % 5}.example"}
         for at in range(40)
     ]
+
+
+def _numbers() -> list[dict[str, Any]]:
+    """Pages of a host with lines that differ in their numbers: rows of separated values, dates, a count of pages."""
+    draw = random.Random("careless numbers")
+    texts = [
+        "\n".join(
+            [f"Page {at + 1:02} of the list, written by the miller", "day;sacks;price;weight"]
+            + [f"2024-03-{day:02};{draw.randrange(100, 1000)};{draw.randrange(10, 100)}.50" for day in range(1, 9)]
+            + [f"Ground on 2024-03-{at + 10} at 10:{at + 10} by us"]
+        )
+        for at in range(12)
+    ]
+    return [{"text": text, "url": f"https://numbers.example/{at}"} for at, text in enumerate(texts)]
 
 
 def _losing(name: str, short: int) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ def _lines(name: str, **more: Any) -> Settings:
     return {"name": name, "jsonl": [f"{{fixture}}/careless/{name}.jsonl"], "url_column": "url", **more}
 
 
-MARKED, HOSTS, SCRIPTS, LONG, TIED = map(_lines, ("marked", "hosts", "scripts", "long", "tied"))
+MARKED, HOSTS, SCRIPTS, LONG, TIED, NUMBERS = map(_lines, ("marked", "hosts", "scripts", "long", "tied", "numbers"))
 SHORT: Settings = {"step": "ccnet", "min_characters": 1}
 SMALL: Settings = {"dimensions": 4, "buckets": 500}
 
@@ -109,6 +109,7 @@ ROWS = (
     _row("words", ("word_index",), _worded, recipe([SCRIPTS], [{"step": "ccnet", "min_characters": 60}])),
     _row("tokenizer", ("tokenizer", "tokens"), _tokenized, 420, "unigram"),
     _row("tokenizer-bytes", ("tokenizer", "tokens"), _tokenized, 320, "byte_bpe"),
+    _row("numbers", ("host_lines",), _curated, [NUMBERS], [SHORT, {"step": "host_lines"}]),
     _row("halves", ("half_counts", "half_tokens"), _halved),
     _row("cuts", ("perplexity", "perplexity_bucket", "perplexity_cut"), _cut),
     _row("tables", ("extract",), _curated, [TABLES], [{"step": "extract", "format": "markdown"}]),

@@ -188,6 +188,9 @@ def test_what_the_model_cannot_tell_is_unknown(model):
     texts = {
         "": "a text without a letter",
         "12 4,50 | 1998 * 23 17:40 - 100% " * 9: "numbers",
+        "٠١٢٣٤٥٦٧٨٩ ١٢/٠٣ " * 20: "numbers in Arabic digits",
+        "០១២៣៤៥៦៧៨៩ ១២/០៣ " * 20: "numbers in Khmer digits",
+        "၀၁၂၃၄၅၆၇၈၉ ၁၂/၀၃ " * 20: "numbers in Burmese digits",
         "ᎣᏏᏲ ᏣᎳᎩ ᎦᏬᏂᎯᏍᏗ ᎤᏍᏆᏂᎩᏗ ᏂᎦᎥ ᎤᏂᎷᏨ " * 4: "a script that no language of the model has",
         "qzv kpf xjwq vvbz hgkt wqpx zzkf ptbv xkcd fgwq " * 4: "letters by chance",
         {

@@ -87,6 +87,24 @@ def test_a_paragraph_goes_with_the_blank_line_behind_it():
     assert run([text], ["en"], cut=True, min_characters=1000)[0] == [0]
 
 
+def test_a_long_line_with_text_in_the_language_of_its_document_stays():
+    english, german = " ".join(LINES["en"] * 3), " ".join(LINES["de"] * 3)
+    assert min(len(english), len(german)) > 400  # more than the model reads at once
+    assert run([f"{english} {german * 3}"], ["de"], cut=True)[:2] == ([0], [f"{english} {german * 3}"])
+    assert run([f"{english * 2} {german} {english * 2}"], ["de"])[0] == [0]
+    assert run([f"{english * 4}\n{german}"], ["de"], cut=True)[1] == [german]
+    assert run([english + "x" * len(english)], ["de"])[0] == [1]
+
+
+def test_no_line_is_in_another_language_than_an_unknown_one():
+    text = "\n".join([*LINES["en"], *LINES["de"]])
+    [share, own], texts, edits = run([text, text], ["unknown", "en"], cut=True)
+    assert (share, texts[0], len(edits)) == (None, text, 1) and own == pytest.approx(0.5, abs=0.1)
+    signals = pa.table({"id": ["a"], "other_languages": pa.nulls(1, pa.float64()), "mixed_languages_characters": [9]})
+    [(_, rows)] = decide(signals, [("mixed_languages", MixedLanguages(max_share=0.3).decisions())])
+    assert len(rows) == 0
+
+
 def test_relatives_and_unknown_lines_are_no_other_languages():
     croatian = "Mlinar rano ujutro otvara branu, a voda okreće kolo sve do kasne večeri i noći."
     numbers = "1998 | 2004 | 12,50 | 13:45 | 19.90 | 2,718 | 3,141 | 100 % | 404 | 8080 | 443"
