@@ -1,10 +1,23 @@
-"""Settings that a file holds, checked as they are read: unknown keys are errors, and true and false are no numbers."""
+"""Settings from a file, checked when they are read: unknown keys are errors, and true and false are not numbers.
+
+An `Address` in settings is relative to the folder of the settings file. A key does not include this folder, since the
+files in it are identified by their content.
+"""
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, get_args
+from os.path import join
+from typing import Annotated, Any, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    PlainSerializer,
+    SerializationInfo,
+    ValidationInfo,
+    field_validator,
+)
 
 
 class CheckedSettings(BaseModel):
@@ -56,3 +69,33 @@ def _is_of_numbers(settings: type[BaseModel], name: str) -> bool:
             seen.add(id(kind))
             kinds += get_args(kind)
     return numbers
+
+
+# Contexts of pydantic: the folder of the file whose values are validated; values that a key is made of.
+FOLDER, KEY = "folder", "key"
+
+
+def from_folder(value: str, info: ValidationInfo) -> str:
+    """A relative path behind the folder of the file that it stands in; without such a file as it is."""
+    folder = (info.context or {}).get(FOLDER)
+    if not folder or "://" in value or "::" in value or value.startswith(("/", "~", "{")) or not value:
+        return value
+    return join(folder, value)
+
+
+def is_for_key(value: Any, info: SerializationInfo) -> bool:
+    """Whether a value is a local address, and a key is made of it."""
+    return bool((info.context or {}).get(KEY)) and isinstance(value, str) and "://" not in value
+
+
+def is_one_name(value: Any, other: Any) -> bool:
+    """Whether two values are local addresses that a key does not tell apart: files of one name in two folders."""
+    paths = [each for each in (value, other) if isinstance(each, str) and "/" in each and "://" not in each]
+    return len(paths) == 2 and paths[0].rpartition("/")[2] == paths[1].rpartition("/")[2]
+
+
+def _without_folder(value: Any, info: SerializationInfo) -> Any:
+    return value.rpartition("/")[2] if is_for_key(value, info) else value
+
+
+Address = Annotated[str, AfterValidator(from_folder), PlainSerializer(_without_folder, return_type=str)]

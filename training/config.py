@@ -19,8 +19,7 @@ from pydantic import (
 )
 
 from gristmill.samples.batch_plan import BatchPlan
-from gristmill.storage.address import FOLDER, KEY, Address
-from gristmill.storage.settings import CheckedSettings
+from gristmill.storage.settings import FOLDER, KEY, Address, CheckedSettings
 from gristmill.training.layout.parallel import Parallel
 from gristmill.training.model_config import ModelConfig
 from gristmill.training.start import Start

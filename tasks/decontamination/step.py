@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 from pydantic import Field, model_validator
 
 from gristmill.storage import files
-from gristmill.storage.address import Address
 from gristmill.storage.printable import redact_url
+from gristmill.storage.settings import Address
 from gristmill.tasks.documents.file_problems import file_problems, own_sentence
 from gristmill.tasks.documents.step import CorpusStep, Problem, Settings, Signal
 

@@ -15,8 +15,8 @@ import yaml
 from pydantic import Field, field_validator
 
 from gristmill.storage import files, parquet
-from gristmill.storage.address import Address
 from gristmill.storage.schema import own_of
+from gristmill.storage.settings import Address
 from gristmill.tasks.documents import measure
 from gristmill.tasks.documents.expressions import matching, parsed
 from gristmill.tasks.documents.selection import gather, select_groups

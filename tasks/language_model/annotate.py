@@ -17,9 +17,8 @@ from gristmill.tasks.documents.selection import gather
 from gristmill.tasks.documents.step import Clause, CorpusStep, Decision, Problem, Settings, Signal
 from gristmill.tasks.language_model import prompts
 from gristmill.tasks.language_model.answers import Answer, AnswerStore, Request
-from gristmill.tasks.language_model.ask import Conversation, replay
+from gristmill.tasks.language_model.ask import NO_ANSWER, Conversation, ModelCall, replay, sampled_documents
 from gristmill.tasks.language_model.prompts import NamedPrompt, Prompt, PromptFile
-from gristmill.tasks.language_model.questions import NO_ANSWER, ModelCall, sampled_documents
 from gristmill.tasks.language_model.sample import Sampling, thresholds_of, weights_of
 
 _NAME = r"^annotate(_[a-z0-9]+)*$"
@@ -119,7 +118,7 @@ class Annotate(AnnotationSettings, Sampling, CorpusStep):
     modules: ClassVar = (
         "gristmill.tasks.language_model.ask",
         "gristmill.tasks.language_model.prompts",
-        "gristmill.tasks.language_model.questions",
+        "gristmill.tasks.language_model.ask",
         "gristmill.tasks.language_model.sample",
     )
 

@@ -20,7 +20,7 @@ from jinja2 import meta
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, create_model, model_validator
 
 from gristmill.storage import files
-from gristmill.storage.address import Address
+from gristmill.storage.settings import Address
 from gristmill.tasks.documents.file_problems import file_problems
 from gristmill.tasks.documents.step import FORM, Problem, Settings
 

@@ -14,8 +14,8 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 
 from gristmill.storage import files, layout, parquet
-from gristmill.storage.address import Address
 from gristmill.storage.damage import RecordedFile
+from gristmill.storage.settings import Address
 from gristmill.tasks.documents.file_problems import file_problems
 from gristmill.tasks.documents.step import Bound, Problem, Settings, Signal
 from gristmill.tasks.engine.extras import MissingExtraError

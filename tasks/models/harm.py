@@ -12,8 +12,8 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 
 from gristmill.storage import layout, parquet
-from gristmill.storage.address import Address
 from gristmill.storage.damage import RecordedFile
+from gristmill.storage.settings import Address
 from gristmill.tasks.documents.selection import select
 from gristmill.tasks.documents.step import Bound, Problem, Settings, Signal
 from gristmill.tasks.models import classifiers

@@ -15,7 +15,7 @@ import wrapt
 from pydantic import Field, ValidationInfo, field_validator
 
 from gristmill.storage import files
-from gristmill.storage.address import Address
+from gristmill.storage.settings import Address
 from gristmill.tasks.documents.file_problems import file_problems
 from gristmill.tasks.documents.measure import Batch
 from gristmill.tasks.documents.step import UNKNOWN, Bound, DocumentStep, Member, Problem, Settings, Signal

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from pydantic import Field, model_validator
 
 from gristmill.storage import files, layout, parquet
-from gristmill.storage.address import Address
 from gristmill.storage.damage import RecordedFile
+from gristmill.storage.settings import Address
 from gristmill.tasks.documents.selection import Heldout, gather, select, uniform
 from gristmill.tasks.documents.step import Bound, CorpusStep, Problem, Settings, Signal
 from gristmill.tasks.models import classifiers

@@ -8,7 +8,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from gristmill.storage import files
-from gristmill.storage.address import Address
+from gristmill.storage.settings import Address
 from gristmill.tasks.documents.file_problems import file_problems
 from gristmill.tasks.documents.measure import Batch
 from gristmill.tasks.documents.step import DocumentStep, Member, Problem, Signal

@@ -40,8 +40,7 @@ from phonenumbers import (
     PhoneNumberFormat,
 )
 
-from gristmill.tasks.pii.phone_words import Announcement, announced_after, announced_before
-from gristmill.tasks.pii.regions import announced_regions
+from gristmill.tasks.pii.phone_words import Announcement, announced_after, announced_before, announced_regions
 
 MAX_GROUPS = 8  # of four bits each in a grouping
 

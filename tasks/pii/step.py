@@ -30,7 +30,7 @@ from gristmill.tasks.pii.credentials import (
 )
 from gristmill.tasks.pii.emails import emails, escaped_emails, spelled, wide_emails
 from gristmill.tasks.pii.named_keys import named
-from gristmill.tasks.pii.regions import BY_LANGUAGE, REGIONS
+from gristmill.tasks.pii.phone_words import BY_LANGUAGE, REGIONS
 from gristmill.tasks.url.canonical import PUBLIC_SUFFIXES
 
 if TYPE_CHECKING:

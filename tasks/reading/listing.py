@@ -1,28 +1,36 @@
-"""The files that a source stands for, and which of them are read as one shard."""
+"""The files that a source names, and which of them are read as one shard."""
 
 import glob
 import gzip
+import logging
 import os
 import re
+import time
 import unicodedata
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from typing import Any
 from urllib.parse import unquote, urlsplit
+
+from fsspec.implementations.local import LocalFileSystem
 
 from gristmill.storage import files
 from gristmill.storage.printable import redact_url
 from gristmill.storage.remote.addresses import check_no_name, file_system
-from gristmill.tasks.reading import bounded_glob
 from gristmill.tasks.reading.range_plan import Range
 from gristmill.tasks.reading.record import NO_COLUMNS, Columns, Repositories
 
-# the folders at the root of Common Crawl's bucket: a list's line that begins so begins there
+log = logging.getLogger(__name__)
+
+# The folders at the root of Common Crawl's bucket: a list's line that begins with one is relative to that root.
 _AT_THE_ROOT = ("crawl-data/", "cc-index/")
 _SIGNS = re.compile(r"[*?\[]")
-# a crawl's list of 90,000 files has 12 MB; one that unfolds to more than memory has no end
+# A crawl's list of 90,000 files has 12 MB; a small compressed list can unpack to more than fits in memory.
 LARGEST_LIST = 256 << 20
+MAX_PASSED = 500_000  # files and folders that a pattern may visit without matching them: half a minute
+_FIRST_SECONDS, _SECONDS = 5.0, 10.0  # until the first log line about a pattern, and between two
 
 
 @dataclass(frozen=True)
@@ -187,7 +195,7 @@ def files_of(patterns: Sequence[str], folders: bool = False) -> dict[str, str]:
             pattern_names = {pattern if "://" in pattern else inner: _name(redact_url(inner).rsplit("/", 1)[-1])}
         elif any(c in redact_url(pattern) for c in ("*[" if pattern.startswith("http") else "*?[")):
             literal = _literal_folder(inner) if files.is_local(pattern) else ""
-            matches = bounded_glob.glob(glob.escape(literal) + inner[len(literal) :] if literal else pattern)
+            matches = bounded_glob(glob.escape(literal) + inner[len(literal) :] if literal else pattern)
             if not matches:
                 raise FileNotFoundError(f"no file matches the source's pattern {redact_url(pattern)}")
             if not files.is_local(pattern):
@@ -350,3 +358,44 @@ def _check_lines(path: str, lines: list[str]) -> None:
 
     for host in sorted(filter(None, hosts - {own})):
         check_public(host, f"the list {redact_url(path)} names")
+
+
+class _Counting(LocalFileSystem):
+    """A local file system that counts the entries it lists for one pattern."""
+
+    cachable = False  # each pattern has its own count
+
+    def __init__(self, pattern: str) -> None:
+        super().__init__()
+        self._pattern = pattern
+        self._last = pattern.rstrip("/").rpartition("/")[2]
+        self._passed = self._seen = 0
+        self._next = time.monotonic() + _FIRST_SECONDS
+
+    def ls(self, path: str, detail: bool = False, **kwargs: Any) -> list[Any]:
+        """The entries of a folder. Raises ValueError, which fsspec's walk does not catch, after MAX_PASSED."""
+        entries = super().ls(path, detail=detail, **kwargs)
+        names = (entry["name"] if detail else entry for entry in entries)
+        self._passed += sum(not fnmatchcase(name.rpartition("/")[2], self._last) for name in names)
+        self._seen += len(entries)
+        if self._passed > MAX_PASSED:
+            raise ValueError(
+                f"the pattern {self._pattern} visits more than {MAX_PASSED:,} files and folders that do not "
+                "match; begin it with the folder that has the files"
+            )
+        if (now := time.monotonic()) > self._next:
+            self._next = now + _SECONDS
+            log.warning("%s: checked %s files and folders so far, now %s", self._pattern, f"{self._seen:,}", path)
+        return entries
+
+
+def bounded_glob(pattern: str) -> list[str]:
+    """Paths that match a pattern, as `files.glob` returns them.
+
+    A local pattern with `**`, such as `/**/*.jsonl`, could visit all disks of the machine. It raises ValueError after
+    MAX_PASSED files and folders that do not match, and logs its progress.
+    """
+    if "**" not in pattern or not files.is_local(pattern):
+        return files.glob(pattern)
+    inner = pattern.removeprefix("file://")
+    return sorted(_Counting(inner).glob(inner))

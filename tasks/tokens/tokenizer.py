@@ -15,8 +15,8 @@ import wrapt
 from pydantic import Field, model_validator
 
 from gristmill.storage import files, parquet
-from gristmill.storage.address import Address
 from gristmill.storage.damage import RecordedFile
+from gristmill.storage.settings import Address
 from gristmill.tasks.documents.selection import select, uniform
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.tokens.fill_in_the_middle import FillInTheMiddle

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from pydantic import AfterValidator, Field, PlainSerializer, SerializationInfo, model_validator
 
 from gristmill.storage import files
-from gristmill.storage.address import Address, from_folder, is_for_key
+from gristmill.storage.settings import Address, from_folder, is_for_key
 from gristmill.tasks.documents.measure import Batch
 from gristmill.tasks.documents.step import Bound, DocumentStep, Member, Problem, Signal
 from gristmill.tasks.url.canonical import PUBLIC_SUFFIXES, Canonical, canonicalizer, host_of, registered_domain

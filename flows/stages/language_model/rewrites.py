@@ -26,8 +26,14 @@ from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
 from gristmill.tasks.language_model.ask import total
 from gristmill.tasks.language_model.prompts import Prompt, PromptFile
-from gristmill.tasks.language_model.rewrite import rewrite_shard
-from gristmill.tasks.language_model.rewriting import OF_SOURCE, Checks, Rewrite, RewriteRecord, RewriteSettings
+from gristmill.tasks.language_model.rewrite import (
+    OF_SOURCE,
+    Checks,
+    Rewrite,
+    RewriteRecord,
+    RewriteSettings,
+    rewrite_shard,
+)
 from gristmill.tasks.language_model.sample import Sampling
 from gristmill.tasks.models.language import Identification, Language
 from gristmill.tasks.reading.sources import Rewrites

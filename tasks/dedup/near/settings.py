@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar
 from pydantic import Field, model_validator
 
 from gristmill.storage import layout
-from gristmill.storage.address import Address
+from gristmill.storage.settings import Address
 from gristmill.tasks.dedup.exchange import partition_bytes
 from gristmill.tasks.dedup.order import Criterion, KeepOrder
 from gristmill.tasks.documents.file_problems import file_problems, own_sentence

@@ -12,9 +12,9 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 from wrapt import lazy_import
 
 from gristmill.storage import files, parquet
-from gristmill.storage.address import Address, from_folder
 from gristmill.storage.printable import redact_url
 from gristmill.storage.remote.config import DEFAULT, RemoteIOConfig
+from gristmill.storage.settings import Address, from_folder
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.reading.formats.source import (
     CHARACTERS,

@@ -8,8 +8,7 @@ from wrapt import lazy_import
 
 from gristmill.storage import files, layout, parquet
 from gristmill.tasks.documents.derived import file_name
-from gristmill.tasks.language_model.rewrite import CARRIED
-from gristmill.tasks.language_model.rewriting import Rewrite
+from gristmill.tasks.language_model.rewrite import CARRIED, Rewrite
 from gristmill.tasks.reading.formats.source import Inspection, ReadOptions, SourceSettings
 from gristmill.tasks.reading.listing import Shard, together
 from gristmill.tasks.reading.range_plan import Reading

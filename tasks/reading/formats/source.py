@@ -13,8 +13,8 @@ from pydantic import Field, field_validator
 from wrapt import lazy_import
 
 from gristmill.storage import files
-from gristmill.storage.address import Address
 from gristmill.storage.remote.config import RemoteIOConfig
+from gristmill.storage.settings import Address
 from gristmill.tasks.documents.file_problems import error_sentence
 from gristmill.tasks.documents.step import Problem, Settings
 from gristmill.tasks.engine.options import current
