@@ -1,5 +1,4 @@
-"""What a stage holds, in a few values: logical digests of JSON and of all parts, and counts of documents summed up.
-The digest of rows is in `gristmill.storage.contents`.
+"""The contents of a stage in a few values: logical digests of JSON, rows and parts, and summed counts of documents.
 
 Two stages with equal digests hold the same values, whatever libraries wrote their files, in whatever folder, at
 whatever time. Digests are xxh3-128, hexadecimal.

@@ -234,8 +234,3 @@ def order(keys: np.ndarray) -> np.ndarray:
     if (almost[1:] < almost[:-1]).any():
         positions = positions[np.argsort(almost, kind="stable")]
     return positions
-
-
-def read_all(paths: Sequence[str], low: int, high: int, columns: list[str] | None = None) -> pa.Table:
-    """The rows with low <= key < high of several files, one file after the other."""
-    return pa.concat_tables(read_each(paths, low, high, columns))

@@ -1,4 +1,4 @@
-"""Hugging Face's tokenizer.json as a tokenizer: see `gristmill.storage.tokenizer_files`.
+"""Tokenizers from files: a SentencePiece model, or Hugging Face's tokenizer.json.
 
 A tokenizer.json does not say which token ends a text. One that `prepared` has written does: by its post-processor a
 text begins with the end-of-text token, as a document in training begins behind one.

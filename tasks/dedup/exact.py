@@ -91,7 +91,7 @@ class UrlDedup(Exact):
 #     part-00000.parquet, ledger/   the kept documents of a shard, and why the others are gone
 #
 # `hash` and `low` are the halves of an xxh3-128: that unlike documents share one is not to be expected in any corpus.
-# Which document of a group is kept depends on its members alone, not on shards, partitions or the order of documents.
+# Which document of a group is kept depends only on its members, not on shards, partitions or the order of documents.
 # A phase holds the texts of a row group, and of the documents of one shard, or one partition, about 200 bytes each.
 
 

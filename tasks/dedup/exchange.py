@@ -5,7 +5,7 @@ more than `FAN_IN` files are merged first, as in an external merge sort, until a
 the number of shards, as on the way back, one job for many shards writes a file for them, of which each shard reads its
 row groups. So the files that are opened grow with n + m, and a job is told a folder and a number of files.
 
-How many ranges there are follows from the rows alone, never from the machine: the same on a laptop and on 6,400 cores.
+The number of ranges depends only on the rows, not on the machine: it is the same on a laptop and on 6,400 cores.
 """
 
 from collections.abc import Iterator

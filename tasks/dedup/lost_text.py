@@ -93,7 +93,7 @@ def put_together(folder: str, job: int) -> dict:
 
 
 def seek_shard(folder: str, job: int, documents: str, kept: str) -> dict:
-    """Which unlike sentences of the draw stand in the documents that the shard `kept` names.
+    """Which different sentences of the draw are in the documents that the shard `kept` names.
 
     Held: the sentences of the draw, the texts of a row group and 8 bytes for each of its words.
     """

@@ -307,14 +307,14 @@ def _sentences(text: kernels.scan.Scan, gone: np.ndarray) -> tuple[np.ndarray, n
     """(lines, line, start, stop): lines of which no sentence stays, and the pieces of other lines that go.
 
     A sentence goes with the white space before it, so that a line still ends as it did; one with which a line begins,
-    with the white space behind it.
+    with the white space after it.
     """
     start, stop = text.spans("sentences")
     line = np.searchsorted(text.line_words, text.sentence_words[:-1], side="right") - 1
     staying = np.bincount(line[~gone], minlength=len(text.line_start))
     lines = (np.bincount(line, minlength=len(text.line_start)) > 0) & (staying == 0)
     inside = np.flatnonzero(gone & (staying[line] > 0))
-    before = np.append(0, np.cumsum(~gone))[inside]  # of those that stay, how many stand before it
+    before = np.append(0, np.cumsum(~gone))[inside]  # how many of the remaining sentences are before it
     leading = before == np.append(0, np.cumsum(staying))[line[inside]]
     after, ahead = np.append(start, 0)[inside + 1], np.append(0, stop)[inside]
     return (
@@ -326,8 +326,8 @@ def _sentences(text: kernels.scan.Scan, gone: np.ndarray) -> tuple[np.ndarray, n
 
 
 def _blank_lines(text: kernels.scan.Scan, gone: np.ndarray) -> np.ndarray:
-    """The blank lines that go with paragraphs of which no line stays: those behind them, and behind the last paragraph
-    that stays if the document ends with such ones. bool, one entry a line."""
+    """The blank lines that go with paragraphs of which no line stays: those after them, and after the last remaining
+    paragraph if the document ends with such paragraphs. bool, one entry a line."""
     kept_before = np.append(0, np.cumsum(~gone))
     staying = kept_before[text.paragraph_stop] > kept_before[text.paragraph_start]
     document = np.repeat(np.arange(len(text.chars)), np.diff(text.lines))

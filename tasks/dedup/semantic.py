@@ -281,8 +281,8 @@ def balance(
     settings: Diversify,
     mean: float,
 ) -> dict:
-    """Which documents of a range of clusters are dropped: of each cluster, in keep order, those behind `most` times
-    `mean`, the documents of a cluster on average. `shards`, and what is returned: as for `choose`."""
+    """Which documents of a range of clusters are dropped: of each cluster, in keep order, those after `most` times
+    `mean`, the average number of documents in a cluster. `shards`, and what is returned: as for `choose`."""
     columns = ["cluster", "id", *order.order_names(settings), "shard"]
     table = pa.concat_tables(each.select(columns) for each in vectors.each(*ranges.bounds(partition)))
     rows, begins, ends = _by_cluster(table, settings)

@@ -19,10 +19,10 @@ import pyarrow.compute as pc
 from gristmill.storage import files, ledger, parquet
 from gristmill.storage.schema import DOCUMENTS, SELECTION
 from gristmill.tasks.dedup.near.settings import Shingling
-from gristmill.tasks.documents.derived import DERIVED, source_records
 from gristmill.tasks.documents.selection import read_rows, select_groups
 from gristmill.tasks.evaluation.documents import PLACE, records
 from gristmill.tasks.evaluation.similar import given, likest, read_given, write_given
+from gristmill.tasks.language_model.rewrite import DERIVED, source_records
 
 STEP = "evaluation_removal"
 _FOUND = pa.schema([DOCUMENTS.field("id"), DOCUMENTS.field("text")])

@@ -1,4 +1,7 @@
-"""Rewrites of documents by a language model: the settings, the checks of an answer, and the job that writes a shard."""
+"""Rewrites of documents by a language model: the settings, the checks of an answer, and the job that writes a shard.
+
+A rewrite has the file `<source>/<file>` and the offset of the document that it was written from.
+"""
 
 import re
 from collections import Counter
@@ -51,6 +54,8 @@ PART = pa.schema(
         *CARRIED,
     ]
 )
+# Columns of the documents of a corpus with rewrites; the last two are null for other documents.
+DERIVED = ("file", "offset", "derived_source", "derived_record")
 
 OF_SOURCE = "source"  # a value of `language`
 _BEGINNING = 300  # characters of a rewrite in which a refusal is looked for
@@ -397,3 +402,20 @@ def _other_languages(
         for each, label in zip(ids, labels, strict=True)
         if label not in (expected[each], UNKNOWN)
     ]
+
+
+def file_name(source: str, file: str) -> str:
+    """The file of the rewrites of documents from a file of a source."""
+    return f"{source}/{file}"
+
+
+def source_records(documents: pa.Table) -> pa.ChunkedArray:
+    """The record that each document was written from, named as in `gristmill.tasks.evaluation.documents.records`; null
+    for a document that was not written from another. `documents`: the columns DERIVED."""
+    named = [
+        None
+        if source is None
+        else f"{file.removeprefix(file_name(source, ''))}\n{'' if offset is None else offset}\n{record}"
+        for file, offset, source, record in zip(*(documents[name].to_pylist() for name in DERIVED), strict=True)
+    ]
+    return pa.chunked_array([pa.array(named, pa.string())])

@@ -54,7 +54,7 @@ _HELD = 4  # models; large ones take gigabytes
 
 def labels(path: str) -> list[str]:
     """The labels of the model at an address, without `__label__`. Raises FileNotFoundError, and ModelFileError for a
-    file that is no whole model."""
+    file that is not a complete model."""
     return [label.removeprefix(LABEL) for label in check_fasttext(files.local_copy(path))]
 
 
@@ -282,7 +282,7 @@ def train(examples: Ordered, rows: np.ndarray, settings: Classifier, target: str
     """Train a classifier on the examples at some places, and write it to an address. Returns the passes over them.
 
     Holds the model: `4 * dimensions` bytes for each bucket and each word. One thread: fastText is deterministic with no
-    more. Raises OSError where there is no space.
+    more. Raises OSError if the disk is full.
     """
     epochs = passes(settings, len(rows), len(examples.names))
     with tempfile.TemporaryDirectory(prefix=leftovers.scratch_prefix()) as scratch:

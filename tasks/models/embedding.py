@@ -63,7 +63,7 @@ class HeadScoring(Settings):
 class Embedding(HeadCuts, Embedder, LearnedFilter):
     """Embed documents, score the vectors with heads, and keep documents with high enough scores.
 
-    Vectors are kept as a stage: other heads and other cuts do not embed again. A head without a cut scores alone.
+    Vectors are kept as a stage, so other heads and cuts do not embed again. A head without a cut only scores.
     """
 
     decision_fields: ClassVar = ("min_score", "keep_top")

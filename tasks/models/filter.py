@@ -10,8 +10,8 @@ names. Every learned filter has a work module with the same three functions, whi
 `reference`, `raw`: (documents, selection) parts of the reference sources and of others; `files`: names of the models in
 the record of the training; `models`: these, or the named ones, as recorded files; a step that `reads` signals is also
 given `signals`, the parts that have them; `scores`: paths of parts. Models are loaded once a
-process. A score is a function of a document's id, its text and the models alone, and a model of the documents that it
-is trained on, in whatever order and shards they come.
+process. A score depends only on a document's id, its text and the models, and a model only on the documents that it
+is trained on, in any order and in any shards.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -163,7 +163,7 @@ def write(path: str, head: Head) -> None:
 
 @lru_cache(16)
 def load(file: RecordedFile) -> Head:
-    """Raises ModelFileError for a file that is no whole head; FileNotFoundError, and DamagedFileError."""
+    """Raises ModelFileError for a file that is not a complete head; FileNotFoundError, and DamagedFileError."""
     local = file.local()
     with (
         opening(file.path, "head", "copy it again, or train it with `gristmill train head`", ModelFileError),

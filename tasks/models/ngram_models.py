@@ -192,7 +192,7 @@ PUNCTUATION = {mark: ascii for ascii, marks in _MARKS.items() for mark in marks}
 
 
 class _Folding(dict[int, str | None]):
-    """What becomes of a character, by its code point: found once for each that occurs."""
+    """The replacement of a character, by its code point: computed once for each that occurs."""
 
     def __missing__(self, code: int) -> str | None:
         character = chr(code)
@@ -294,7 +294,7 @@ def _scored(model: "kenlm.Model", documents: Sequence[list[str]], write: Written
 
 
 def _raised(scores: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    # by Python: numpy's powers may depend on where in an array a number stands
+    # with Python's powers: numpy's may depend on the position of a number in its array
     return np.array([10**exponent for exponent in (-scores / lengths).tolist()], np.float64)
 
 

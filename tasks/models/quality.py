@@ -231,7 +231,7 @@ def score_shard(
     """Write `id`, `quality` (probability of being a reference document) and `quality_model` (the model that has scored
     it, as its file is called: `model-0`; `model` for the only one) of a selection's documents.
 
-    `models`: one for each fold, or one for all. A score is a function of the id, the text and the models alone. Every
+    `models`: one for each fold, or one for all. A score depends only on the id, the text and the models. Every
     document is scored by the model of its fold, also where it is in no training sample: the mean of both for these
     would be spread less than the scores of the others, and a share that is kept would prefer one kind.
     """
@@ -318,7 +318,7 @@ _GATHERED = "gathered"
 
 
 def gathered_folder(folder: str) -> str:
-    """Where the scores of the documents that arrive lie while the stage is made."""
+    """The folder with the scores of the arriving documents while the stage is made."""
     return files.join(folder, _GATHERED)
 
 

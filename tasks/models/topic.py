@@ -22,8 +22,8 @@ OTHER = "other"
 class Topic(DocumentStep):
     """Assign the most probable topic to each document, and keep all topics or some.
 
-    The model is a fastText file. `mixture.by` may name the column, alone or with `quality_bucket`, so that a mixture
-    weighs topics, as in WebOrganizer (Wettig et al. 2025, arXiv 2502.10341).
+    The model is a fastText file. `mixture.by` may name the column, with or without `quality_bucket`, so that a mixture
+    weights topics, as in WebOrganizer (Wettig et al. 2025, arXiv 2502.10341).
     """
 
     work: ClassVar = "gristmill.tasks.models.topic"

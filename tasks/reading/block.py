@@ -76,7 +76,7 @@ def decode(payload: bytes, http: Mapping[bytes, bytes], max_bytes: int) -> bytes
         if name in _DECODERS:
             payload = _decoded(payload, name, max_bytes + 1)
     if b"text/" in http.get(b"content-type", b"").lower():
-        # a text that begins as a compressed file does is one that nobody said, or said once of two
+        # a text that begins like a compressed file was compressed without a header, or twice with one header
         for _ in range(_UNSAID):
             if not (begun := _begun(payload)):
                 break
@@ -184,9 +184,9 @@ _STATUS = re.compile(rb"HTTP/\d(?:\.\d)?[ \t]+(\d{3})(?!\d)")
 # Responses before the final one (RFC 9110, 15.2); 101 ends HTTP.
 _INTERIM = (b"100", b"102", b"103")
 _REFERS = (b"warc-refers-to-target-uri", b"warc-refers-to-date", b"warc-refers-to")
-# Fields behind no status line: a damaged head is no page.
+# Fields without a status line before them: a damaged head is not a page.
 _HEADLESS = re.compile(rb"(?:[^\r\n<]{0,1000}\r{0,2}\n)?[A-Za-z][A-Za-z0-9-]{0,60}:[ \t]")
-# Types with which servers say that they do not know.
+# Types that servers use if they do not know the type.
 _SAYS_NOTHING = (
     *("", "application/octet-stream", "binary/octet-stream", "application/unknown", "unknown/unknown"),
     *("no-type", "unknown", "content/unknown", "application/x-unknown"),
@@ -270,7 +270,7 @@ def _answer(
     http = fields(data[start : head[0]])
     essence, charset = media_type(http.get(b"content-type", b""))
     if "/" not in essence and essence not in _SAYS_NOTHING:
-        essence = ""  # a word such as `html` is no type (RFC 9110, 8.3.1)
+        essence = ""  # a word such as `html` is not a type (RFC 9110, 8.3.1)
     if essence in _SAYS_NOTHING:
         essence = _identified(headers) or essence
     columns: dict[str, Any] = {
@@ -289,8 +289,8 @@ RIGHTS_FIELDS = frozenset({b"x-robots-tag", b"tdm-reservation", b"tdm-policy", b
 
 
 def _stated(head: bytes) -> Iterator[tuple[str, str]]:
-    """The fields of RIGHTS_FIELDS in a head, in their order: of a repeated one each line by itself, since a line of
-    `X-Robots-Tag` may be for one agent alone."""
+    """The fields of RIGHTS_FIELDS in a head, in their order: each line of a repeated field by itself, since a line of
+    `X-Robots-Tag` may be for only one agent."""
     for line in FOLD.sub(b" ", head).split(b"\n")[1:]:
         name, _, value = line.partition(b":")
         if (name := name.rstrip().lower()) in RIGHTS_FIELDS:
@@ -298,7 +298,7 @@ def _stated(head: bytes) -> Iterator[tuple[str, str]]:
 
 
 def _identified(headers: dict[bytes, bytes]) -> str:
-    """The type that the crawler found in the payload itself; empty where it is no better than what its bytes say."""
+    """The type that the crawler detected in the payload; empty if it says no more than the payload's bytes."""
     essence, _ = media_type(headers.get(b"warc-identified-payload-type", b""))
     return "" if essence in (*_SAYS_NOTHING, "text/plain") else essence
 

@@ -106,7 +106,7 @@ class Encoding(NamedTuple):
     declared: str | None
 
 
-# So many characters of UTF-8 are no accident, whatever a label says.
+# So many valid characters of UTF-8 are not a coincidence, whatever the label is.
 _NO_ACCIDENT = 8
 # A label is wrong if another encoding has fewer faults by so much: that many, and that share of all characters.
 _FAULTS, _SHARE = 2.0, 0.1
@@ -164,8 +164,8 @@ def encoding_of(payload: bytes, header_charset: str | None, is_html: bool) -> En
 
 
 def _decided(payload: bytes, labels: list[str]) -> str:
-    """The codec of a payload without a byte order mark of UTF-16 or UTF-32; `labels`: the codecs that it is said to be
-    in, the strongest first."""
+    """The codec of a payload without a byte order mark of UTF-16 or UTF-32; `labels`: the declared codecs, the most
+    reliable first."""
     wide_labels = [label for label in labels if label.startswith(_WIDE)]
     if wide := _wide(payload[:_SAMPLE], bool(wide_labels)):
         return wide
@@ -365,7 +365,7 @@ def _codec(name: str) -> str:
 
 
 def guess(payload: bytes) -> str:
-    """Python's codec for bytes that nothing is said of; windows-1252 where they do not tell."""
+    """Python's codec for bytes without a declared encoding; windows-1252 if the bytes do not show it."""
     for mark, name in _MARKS:
         if payload.startswith(mark):
             return name

@@ -218,7 +218,7 @@ def _is_latin(character: str) -> bool:
 
 
 def _alien_signs(text: str) -> int:
-    """How many signs that are no letters are in no text, or not where they are."""
+    """How many signs, other than letters, no text has, or has in other places."""
     wrong = 0
     last = len(text) - 1
     for match in _SIGN.finditer(text):

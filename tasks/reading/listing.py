@@ -36,12 +36,12 @@ _FIRST_SECONDS, _SECONDS = 5.0, 10.0  # until the first log line about a pattern
 @dataclass(frozen=True)
 class Shard:
     """A file to be read: `format` is `archive`, `selection`, `jsonl`, `parquet`, `text`, `page`, `code`, or the
-    `module:function` of a user's reader.
+        `module:function` of a user's reader.
 
-    `name`: the path behind the folder that the source names, so that a document's id does not depend on where that
-    folder is, nor on which other files are in it; `columns`: of tables; `base`: where the archives are that a
-    selection names; `part`: the range of an archive that is read, None for all of it; `repositories`: how code is read,
-    whose path may be that of a folder.
+    `name`: the path below the folder that the source names, so that a document's id does not depend on where that
+        folder is, nor on which other files are in it; `columns`: of tables; `base`: where the archives are that a
+        selection names; `part`: the range of an archive that is read, None for all of it; `repositories`: how code is
+        read, whose path may be that of a folder.
     """
 
     format: str
@@ -80,8 +80,8 @@ def together(read: Sequence[Shard], sizes: Sequence[int | None], shard_bytes: in
     """Which files of a source are read as one shard, by their places in it.
 
     Files go together in their order, up to `shard_bytes` as they are stored and up to a sixteenth of the source, so
-    that a small source has work for some workers, too. A larger file is alone; so is one whose size is not known
-    (None), whose address holds a login or a query, or whose folder is not that of the file before.
+    that a small source has work for some workers, too. A larger file is a shard by itself; so is one of unknown size
+    (None), one whose address has a login or a query, or one in another folder than the file before.
     """
     most = min(shard_bytes, sum(size or 0 for size in sizes) // _SHARDS)
     runs: list[range] = []
@@ -102,8 +102,8 @@ def expected_shards(files: int, size: int | None, shard_bytes: int) -> int:
 
 
 def _folder(file: Shard) -> str | None:
-    """What stands before the file's name in its address; None where the name is written another way, or the address
-    holds what may be secret."""
+    """The part of the address before the file's name; None if the name is written another way, or if the address may
+    contain a secret."""
     whole = file.path.endswith(file.name) and redact_url(file.path) == file.path
     return file.path.removesuffix(file.name) if whole else None
 
@@ -182,8 +182,8 @@ def expand(patterns: Sequence[str]) -> list[str]:
 
 
 def files_of(patterns: Sequence[str], folders: bool = False) -> dict[str, str]:
-    """The names of the files, by path: what is behind a glob's fixed folder, a line of a list, else the file's own.
-    `folders`: local ones may be named, too."""
+    """The names of the files, by path: the part after a glob's fixed folder, a line of a list, else the file's own
+    name. `folders`: local ones may be named, too."""
     names: dict[str, str] = {}
     for pattern in patterns:
         fs, inner = file_system(pattern)
@@ -288,7 +288,7 @@ def _as_named(fs: Any, pattern: str, inner: str, match: str) -> str:
 
 
 def _name(name: str) -> str:
-    """A name that any store and table takes: bytes of a file's name that are no UTF-8 are written out."""
+    """A name that any store and table takes: bytes of a file's name that are not UTF-8 are escaped."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
@@ -325,7 +325,7 @@ def files_of_list(path: str) -> dict[str, str]:
 
 
 def _leads_up(line: str) -> bool:
-    """Whether a line has `..` as a part of its path, also where it is written so that a server alone reads it."""
+    """Whether a line has `..` as a part of its path, also if it is escaped so that only a server reads it."""
     while (plain := unquote(line)) != line:
         line = plain
     return ".." in re.split(r"[/\\?#]", line)

@@ -221,7 +221,7 @@ def _clash(source: str, name: str, one: tuple[str, str], other: tuple[str, str])
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
-    """A type of Parquet without what is a matter of storage alone."""
+    """A type of Parquet without details that only concern storage."""
     if pa.types.is_dictionary(kind):
         return _plain(kind.value_type)
     if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):

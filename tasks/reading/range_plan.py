@@ -2,7 +2,7 @@
 would be.
 
 A range of an archive has the records that begin in it, the last one to its end. Where the first one begins is looked
-for, and what looks like a member may lie within another. So each job says where it began and where the next range has
+for, and what looks like a member may be inside another. So each job says where it began and where the next range has
 to, and only if all of that fits is what the ranges gave, one after the other, what the whole file gives.
 """
 
@@ -30,7 +30,7 @@ class Resume:
 
 @dataclass(frozen=True)
 class LineStart:
-    """Where the lines of a range begin in the file's content: `base`, bytes ahead of it, and `number`, ends of lines in
+    """Where the lines of a range begin in the file's content: `base`, bytes before it, and `number`, ends of lines in
     these; `within`: it begins within a line, which is another range's; `stop`: lines that begin from this byte of the
     content on are not the range's, None if all that follow are."""
 
@@ -91,8 +91,8 @@ def ranges_of(size: int | None, range_bytes: int) -> list[Range | None]:
 
 def corrected(read: Sequence[tuple[Range, RangeRead]]) -> list[Range | None]:
     """For each range of a file, in order, None if it was read as the whole file would be, else what is to be read in
-    its place: from the first such range on, all that is left of the file by this one, and nothing by those behind
-    it."""
+    its place: from the first such range on, all that is left of the file by this one, and nothing by the ranges
+    after it."""
     resume = read[0][1].first
     for index, (part, range_read) in enumerate(read):
         if _is_inside(resume, part) != (range_read.first is not None) or (
@@ -118,7 +118,7 @@ def _fits(range_read: RangeRead, resume: Resume | None) -> bool:
 
 
 def _next_resume(range_read: RangeRead, resume: Resume) -> Resume | None:
-    """How the reading goes on behind a range that began with `resume`, whatever it took for its `base`."""
+    """How reading continues after a range that began with `resume`, whatever `base` it assumed."""
     if range_read.next is None or range_read.first is None:
         return None
     return replace(

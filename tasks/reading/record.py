@@ -63,7 +63,7 @@ COLUMNS = {
 @dataclass(frozen=True)
 class Repositories:
     """`unit`: what a document is; `document_bytes`: of a document of several files at most, in UTF-8, one larger file
-    aside; `file_header`: the line ahead of each file in such a document; `leave_out`: what files are dropped as;
+    aside; `file_header`: the line before each file in such a document; `leave_out`: what files are dropped as;
     `repeated_headers`: license headers that an earlier file of the repository has are kept; `archive_bytes`: that an
     archive may unfold to."""
 

@@ -37,8 +37,8 @@ from gristmill.training.run import heartbeat
 from gristmill.training.run.deathsig import PARENT, die_with_parent
 from gristmill.training.run.environment import OF_RANKS, environment_of
 from gristmill.training.run.forked import fork
+from gristmill.training.run.heartbeat import Hang, Limits, Watch
 from gristmill.training.run.restarts import MEETING_SECONDS, Attempts, Restarts
-from gristmill.training.run.watch import Hang, Limits, Watch
 
 STOPPED, LOST, HUNG, KILLED = 75, 76, 124, 137
 
@@ -109,9 +109,9 @@ def launch(
     included (on Linux). On one machine they find each other through a file and talk through the loopback device only.
     `poll` is called ten times a second, and may raise as on_line may.
 
-    A run whose ranks were killed, hang (see `limits` and `gristmill.training.run.watch`) or lost each other is started
-    again from its newest checkpoint, at most `restarts` times within an hour. So it is on several machines, where each
-    launcher does so and node 0 waits for the others.
+    A run whose ranks were killed, hang (see `limits` and `gristmill.training.run.heartbeat`) or lost each other is
+    restarted from its newest checkpoint, at most `restarts` times within an hour. On several machines each launcher
+    does so, and node 0 waits for the others.
     """
     run_json, log_path = Path(run_json).resolve(), Path(log_path)
     run = checked_json.read(str(run_json))

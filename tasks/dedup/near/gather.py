@@ -145,7 +145,7 @@ def labelled(shard: EarlierShard | OwnShard, labels: str, order: KeepOrder) -> p
 
 def known_documents(shard: EarlierShard | OwnShard, order: KeepOrder) -> pa.Table:
     """What is known of each document of a shard that has a word: `doc`, `id`, `at`, `size` and `content` as in
-    `SIGNED`, and what `keyed` adds; of an earlier crawl of the kept documents alone."""
+    `SIGNED`, and what `keyed` adds; of an earlier crawl only the kept documents."""
     if isinstance(shard, EarlierShard):
         return sorted_files.read(shard.kept, *sorted_files.EVERYTHING)
     facts = parquet.read_table(shard.signatures, ["id", "at", "size", "content"])

@@ -316,7 +316,7 @@ def decile(similarity: np.ndarray) -> np.ndarray:
 
 
 def _draw(pairs: Pairs, owner: np.ndarray, ids: list[str], others: list[str]) -> np.ndarray:
-    """The pairs with a number that depends on their ids alone, and with their turn: how many pairs of the same decile
+    """The pairs with a number that depends only on their ids, and with their rank: how many pairs of the same decile
     and owner have a smaller one."""
     sample = np.empty(len(owner), _DRAWN)
     sample["first"], sample["second"], sample["jaccard"] = pairs.first, pairs.second, pairs.jaccard

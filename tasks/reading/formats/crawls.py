@@ -72,7 +72,7 @@ Range = Annotated[
 class Archives(Files):
     """WARC, ARC and WET files. The format is detected from the content.
 
-    In an address `{home}` stands for where the stages are kept and `{local}` for the machine's own folder.
+    In an address `{home}` is the folder with the stages and `{local}` the machine's own folder.
     """
 
     key: ClassVar = "warc"
@@ -248,7 +248,7 @@ class Selection(IndexFilters, _Indexed):
     def tables(self) -> list[str]:
         """The Parquet files of the index that it selects from, sorted.
 
-        Of a snapshot those of its pages: the index also has redirects, errors and robots.txt, which are no pages.
+        For a snapshot, only the files about pages: the index also has redirects, errors and robots.txt.
         """
         paths = set(expand(self._other_paths()))
         for name in self.index:
@@ -301,8 +301,8 @@ def records(
 ) -> Iterator[tuple[str, Record]]:
     """The records of a selection's shard in its order, each with the name of its archive, which is under `base`.
 
-    Records that lie no further apart than `gap_bytes` come in one request of at most `block_bytes`, unless one alone
-    is longer. A place where there is no record has the problem `damaged_record`. Holds two requests and the shard's
+    Records that are at most `gap_bytes` apart are fetched with one request of at most `block_bytes`, unless a single
+    record is longer. A place without a record has the problem `damaged_record`. Holds two requests and the shard's
     table. Raises FileNotFoundError, RemoteIOError.
     """
     spans = list(_spans(path, remote_io))

@@ -7,8 +7,7 @@ from pydantic import Field
 from wrapt import lazy_import
 
 from gristmill.storage import files, layout, parquet
-from gristmill.tasks.documents.derived import file_name
-from gristmill.tasks.language_model.rewrite import CARRIED, Rewrite
+from gristmill.tasks.language_model.rewrite import CARRIED, Rewrite, file_name
 from gristmill.tasks.reading.formats.source import Inspection, ReadOptions, SourceSettings
 from gristmill.tasks.reading.listing import Shard, together
 from gristmill.tasks.reading.range_plan import Reading

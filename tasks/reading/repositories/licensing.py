@@ -14,7 +14,7 @@ _HEAD = 8000  # bytes in which git looks for a zero byte, by which it takes a fi
 _DECLARED = re.compile(rb"^[^\n]*?coding[:=][ \t]*([-\w.]+)", re.MULTILINE)
 _WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
 _CONTROLS = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f-\x84\x86-\x9f\ufffd]")
-# of characters; a form feed or an escape is no such one
+# of characters; form feeds and escapes do not count
 _MAX_CONTROLS = 0.001
 
 
@@ -87,8 +87,8 @@ class RepositoryLicenses:
 
     def of(self, path: str, text: str, header: str = "") -> License:
         """The license of a file. Its own line, or the notice or text in its license header, comes first; then the
-        folders from the file's own up to the repository's root, a license file ahead of metadata. Metadata whose
-        expression names what the text is are more exact than this, as they say `or-later`, or `OR`."""
+        folders from the file's own up to the repository's root, a license file before metadata. Metadata whose
+        expression names the license of the text are more exact than the text, as they say `or-later`, or `OR`."""
         if own := licenses.of_line(text) or (licenses.of_header(header) if header else None):
             return License(own, "file")
         folder = path
