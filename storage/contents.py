@@ -49,7 +49,7 @@ class PartsDigest:
 
 def of_file(facts: Mapping[str, Any]) -> str:
     """The logical digest of a file by what is recorded of it: of its bytes, where it has no other. Empty for a file
-    that is no part of the contents, such as a log with times."""
+    that is not part of the contents, such as a log with times."""
     return str(facts["values"] if "values" in facts else facts["content"])
 
 

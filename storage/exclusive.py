@@ -91,7 +91,7 @@ def read(path: str) -> bytes | None:
 
 
 def names(folder: str) -> list[str]:
-    """Names in a folder as it is now, sorted; empty if there is no such folder."""
+    """Names in a folder as it is now, sorted; empty if the folder does not exist."""
     fs, inner = fsspec.core.url_to_fs(folder)
     try:
         if isinstance(fs, LocalFileSystem):

@@ -114,7 +114,7 @@ def _call(fs: Any, call: Callable[[], T], what: str) -> T:
 
 
 def names(folder: str) -> list[str]:
-    """Names in a folder, sorted; empty if there is no such folder."""
+    """Names in a folder, sorted; empty if the folder does not exist."""
     fs, inner = file_system(folder)
     if not exists(folder):
         return []
@@ -215,8 +215,8 @@ def record(path: str, values: str | None = None) -> None:
 
 
 def record_values(path: str, values: str) -> None:
-    """Note the logical digest of a file that is being written (`gristmill.storage.contents`), which stands for its
-    bytes where contents are compared. An empty one: the file is no part of the contents."""
+    """Note the logical digest of a file that is being written (`gristmill.storage.contents`), which replaces
+    its bytes where contents are compared. An empty one: the file is not part of the contents."""
     if (recorded := _recording.get()) is not None:
         recorded[2][path] = values
 
@@ -357,7 +357,7 @@ def sync(path: str | Path) -> None:
         os.close(descriptor)
 
 
-# A full disk, said in one sentence, whoever met it: Python, Arrow, a C++ library, SQLite, a process of ours.
+# A full disk as one sentence, whether Python, Arrow, a C++ library, SQLite or one of our processes reported it.
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # strerror(3) of these, and what SQLite says
@@ -369,7 +369,7 @@ class DiskFullError(OSError):
 
 
 def is_full(error: BaseException) -> bool:
-    """Whether an error, or one behind it, says that a disk is full or that a file may not grow."""
+    """Whether an error, or one of its causes, reports that a disk is full or that a file may not grow."""
     seen: BaseException | None = error
     while seen is not None:
         if getattr(seen, "errno", None) in _FULL or any(word in str(seen) for word in _WORDS):
@@ -392,7 +392,7 @@ def said_of(folder: str) -> Iterator[None]:
 
 
 def disk_full(folder: str) -> DiskFullError:
-    """The error for a stage's folder: what is free there, and where temporary files lie."""
+    """The error for a stage's folder: the free space there, and for temporary files."""
     scratch = tempfile.gettempdir()
     free = f"{_free(scratch)} for temporary files in {scratch}"
     if is_local(folder):
@@ -404,6 +404,6 @@ def disk_full(folder: str) -> DiskFullError:
 
 
 def _free(path: str) -> str:
-    """What is free where a path lies, or will lie."""
+    """The free space at a path, which need not exist yet."""
     there = next(folder for folder in (Path(path), *Path(path).parents) if folder.exists())
     return f"{shutil.disk_usage(there).free / 1e6:,.1f} MB"

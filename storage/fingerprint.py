@@ -19,7 +19,7 @@ _TAGS = (*_OF_CONTENT, "LastModified", "Last-Modified", "last_modified", "mtime"
 class Stated:
     """What is known of a file that is not read. `size`: None where a server does not tell. `state`: of a local file its
     path, size and modification time, of a remote one its fingerprint; `marks`: of a local file what else changes when
-    it is written, on this disk alone."""
+    it is written, only on this disk."""
 
     path: str
     size: int | None
@@ -32,7 +32,7 @@ def fingerprint(path: str, notes: str, remote_io: RemoteIOConfig | None = None) 
     """A local file: xxh3-128 of its content, computed once while size and modification time stay the same (noted in
     the folder `notes`). A remote one: address, size and the tags that its server gives; Common Crawl's files
     never change under an address. The address is without user and query, as in `gristmill.storage.printable`; where
-    no tag names the content, a hash of the query stands for it, since two queries may be two files.
+    no tag names the content, a hash of the query replaces it, since two queries may be two files.
     """
     return of_files([stated(path, remote_io)], notes)
 

@@ -216,7 +216,7 @@ class Home:
         return [stage for stage in self._unreadable if name is None or name in (stage.name, stage.label)]
 
     def check_readable(self) -> None:
-        """Say in a warning that some stages cannot be read, and why. Raises ManifestError where there are no others."""
+        """Warn if some stages cannot be read, with the reason. Raises ManifestError where there are no others."""
         if not (unreadable := self.unreadable()):
             return
         message = f"{len(unreadable)} stages of {self.address} cannot be read, such as {unreadable[0].label}: "

@@ -1,4 +1,4 @@
-"""Where a stage's files lie, and its manifest.
+"""Where a stage's files are, and its manifest.
 
     <home>/stages/<name>-<key>/
         part-00000.parquet ...       what the stage makes, shard by shard
@@ -115,8 +115,8 @@ def mark_done(folder: str, phase: str, number: int, done: dict) -> None:
 
 
 def done_part(folder: str, phase: str, number: int) -> Part:
-    """What a job of a finished stage recorded, read from its mark alone: however many jobs there are, one request.
-    Raises DamagedFileError, also where the mark is missing."""
+    """What a job of a finished stage recorded, read only from its mark: one request for any number of jobs. Raises
+    DamagedFileError, also if the mark is missing."""
     if (done := done_record(folder, phase, number)) is None:
         raise damaged(done_path(folder, phase, number), "is missing")
     return Part(phase, number, done["record"], done["files"])

@@ -30,7 +30,7 @@ EVALUATION = 20240522
 
 
 class TokenFile(NamedTuple):
-    """`offset`: bytes ahead of the first id."""
+    """`offset`: bytes before the first id."""
 
     path: Path
     dtype: TokenDtype

@@ -318,7 +318,7 @@ class TrainingConfig(CheckedSettings):
 
     @property
     def filled(self) -> dict[str, Any]:
-        """By name, what settings of learning stand for that are None, or that a dump omits at their defaults."""
+        """By name, the values of settings of learning that are None, or that a dump omits at their defaults."""
         rates = dict(zip(("learning_rate", "embedding_rate"), self.rates, strict=True))
         return rates | {"loss_scaling": self.loss_scaling}
 
@@ -332,7 +332,7 @@ class TrainingConfig(CheckedSettings):
         return BatchPlan(self.batch, seq_len, [(stage.tokens, stage.times) for stage in self.batch_ramp])
 
     def late_stage(self, seq_len: int) -> str | None:
-        """What is wrong with a stage of `batch_ramp` that begins behind the end of the run."""
+        """What is wrong with a stage of `batch_ramp` that begins after the end of the run."""
         if self.batch_ramp and self.batches(seq_len).numbers[-1] >= self.steps:
             return (
                 f"batch_ramp has a stage that begins after {self.batch_ramp[-1].tokens:,} tokens, but {self.steps:,} "

@@ -62,10 +62,10 @@ def document_mask(
 ) -> torch.Tensor | BlockMask:
     """Which earlier tokens each token sees: those of its own document, which an end-of-text token begins.
 
-    tokens: (batch, length). So a document is read as behind an empty context, as a text sample begins. Positions go on
-    through the window: rotary attention knows distances only. On a CPU bool (batch, 1, length, length), since flex
-    attention has no backward pass there; on a GPU blocks, of which those that nobody sees are not computed: see
-    `document_blocks`.
+    tokens: (batch, length). So a document is read as after an empty context, like the beginning of a text sample.
+    Positions continue through the window: rotary attention knows distances only. On a CPU bool (batch, 1, length,
+    length), since flex attention has no backward pass there; on a GPU blocks, of which those that nobody sees are not
+    computed: see `document_blocks`.
     """
     if tokens.device.type == "cuda":
         return document_blocks(tokens, end_of_text, make)

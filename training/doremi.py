@@ -157,7 +157,7 @@ def uniform(manifest: TrainingManifest) -> TrainingManifest:
 
 
 def updated(weights: torch.Tensor, excess: torch.Tensor, eta: float, smoothing: float) -> torch.Tensor:
-    """The weights behind a step: float64 (domains,), above 0, with the sum 1 (DoReMi, arXiv 2305.10429, algorithm 1).
+    """The weights after a step: float64 (domains,), above 0, with the sum 1 (DoReMi, arXiv 2305.10429, algorithm 1).
 
     `weights`: those before it, likewise; `excess`: how much more each domain costs the proxy than the reference, in
     nats per token; `eta`: the step size; `smoothing`: the share of the uniform weights that is mixed in.

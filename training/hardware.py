@@ -54,7 +54,7 @@ _PCIE_4, _PCIE_5 = 32e9, 64e9  # sixteen lanes
 # A name of torch.cuda.get_device_name holds one of these, of which the first counts. NVIDIA's data sheets of A100 (80
 # GB), H100 (SXM, PCIe, NVL), H200, B200 (per GPU of an HGX, without sparsity), L40S and A10G; GeForce RTX 4090: the
 # white paper of the Ada architecture; AMD's data sheet of the Instinct MI300X. They give NVLink and Infinity Fabric in
-# both directions together: half of it is here. Where NVLink joins pairs alone, the link is PCIe.
+# both directions together: half of it is here. Where NVLink only joins pairs, the link is PCIe.
 DATA_SHEETS = {
     "H100 PCIe": DataSheet(756.0e12, 80e9, _PCIE_5, _PCIE_5),
     "H100 NVL": DataSheet(835.0e12, 94e9, _PCIE_5, _PCIE_5),
@@ -115,7 +115,7 @@ def data_sheet_flops(device_name: str) -> float | None:
 def asked_sheet(name: str, mfu: float) -> DataSheet:
     """The data sheet of a device that the options `--device` and `--mfu` name, which need not be here.
 
-    Raises ValueError for a name that no data sheet is known of, and for an MFU that is no share.
+    Raises ValueError for a name without a known data sheet, and for an MFU outside of (0, 1].
     """
     sheet = data_sheet(name)
     if sheet is None:

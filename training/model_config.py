@@ -87,7 +87,7 @@ class ModelConfig(CheckedSettings):
 
     @property
     def filled(self) -> dict[str, Any]:
-        """What the settings that are None stand for, by their names."""
+        """The values of the settings that are None, by their names."""
         return {"kv_heads": self.kv_head_count, "ffn": self.ffn_dim}
 
     def parameters(self, vocab_size: int) -> int:

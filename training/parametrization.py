@@ -7,12 +7,12 @@ is multiplied there, so weights are those of a plain Llama. A weight W that is f
 without it, if fW has f times the first deviation, f times the learning rate (updates of AdamW and Muon do not know the
 scale of a gradient), 1/f of eps and of the decay, which is the learning rate's share. The factors are taken in by
 
-    1/m of the logits     the gain of the last norm, ahead of the output matrix, tied or not; where there is none, the
+    1/m of the logits     the gain of the last norm, before the output matrix, tied or not; where there is none, the
                           output matrix, which may then not be the embedding
     attention logits      q_proj, or the gain of q_norm; without one, heads of the base's size are asked for
     1/l of a block        o_proj and down_proj or fc2
 
-For matrices of the blocks that leaves, ahead of f: deviations m^-1/2, learning rates of AdamW 1/m. Muon's update is a
+For matrices of the blocks that leaves, before f: deviations m^-1/2, learning rates of AdamW 1/m. Muon's update is a
 matrix whose singular values are 1, times .2 sqrt(longer side): its spectral norm may not grow with the width (Yang et
 al. 2023, arXiv 2310.17813), so its learning rate is m^-1/2. Decay times learning rate stays, eps is that of gradients,
 1/(m l). What is named after the norm of the gradient (clipping, noise scale) is of the weights as they are here.
@@ -64,7 +64,7 @@ def multipliers(name: str, model: ModelConfig, training: TrainingConfig) -> Mult
 
 def without_gains(model: ModelConfig, rule: Parametrization) -> Iterator[tuple[tuple[str, ...], str]]:
     """What a rule asks for that the block nanochat cannot have, as its norms have no gains: places of
-    settings, and sentences behind their names."""
+    settings, and sentences after their names."""
     if model.tie_embeddings:
         yield (
             ("training", "parametrization"),

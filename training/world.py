@@ -319,7 +319,7 @@ def sharded(model: ADecoder, training: TrainingConfig, vocab_size: int, world: W
 
 
 def sum_gradients(model: nn.Module) -> None:
-    """Let FSDP add gradients up over ranks: the loss is divided by the global token count, so they are no means."""
+    """Let FSDP add gradients up over ranks: the loss is divided by the global token count, so they are not means."""
     for module in model.modules():
         if isinstance(module, FSDPModule):
             module.set_gradient_divide_factor(1.0)

@@ -91,7 +91,7 @@ def read_at_once(path: str, remote_io: RemoteIOConfig | None = None) -> bytes:
     if _is_http(fs):
         with open_stream(path, remote_io) as f:
             return f.read()
-    # s3fs asks for the size ahead of reads that it may split
+    # s3fs asks for the size before reads that it may split
     options = {"max_concurrency": 1} if "s3" in fs.protocol else {}
     data = retrying_call(lambda: bytes(fs.cat_file(inner, **options)), redact_url(path), remote_io)
     traffic.count_read(len(data))

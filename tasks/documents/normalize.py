@@ -134,7 +134,7 @@ def _encoding_only() -> "ftfy.TextFixerConfig":
 
 
 def _without_zero_width_spaces(text: str) -> str:
-    """One zero width space is left of a run that stands beside a letter of a script without spaces."""
+    """Keep one zero width space of a run next to a letter of a script without spaces."""
     return _ZERO_WIDTH_SPACES.sub(lambda match: "\u200b" if match[1] or match[2] else "", text)
 
 

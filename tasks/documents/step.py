@@ -177,7 +177,7 @@ def base_name_of(name: str) -> str:
 
 
 def _describe_name(schema: dict[str, Any]) -> None:
-    """The name of a step is written once, as a literal type: what it is for is said here, for forms of recipes."""
+    """Add a description to the name of a step, which is a literal type, for forms of recipes."""
     schema["properties"]["step"]["description"] = "the name of the step"
 
 
@@ -187,12 +187,12 @@ class Step(Scope):
     `work_version`: an integer that is raised, with a comment, when equal settings give other signals, texts or drops on
     some documents: it is in the keys of the stages that do the step's work. A user's step that declares none is known
     by the digest of its code.
-    `work`: the module that does the work; "" stands for the module of the class. `libraries`: the distributions whose
+    `work`: the module that does the work; "" means the module of the class. `libraries`: the distributions whose
     output is stored, so that another release may give another, a property where it depends on the settings;
     `packages`: further distributions that the work imports, whose releases decide nothing; either may be missing where
     an extra brings them (`gristmill.tasks.engine.extras`);
     `package_data`: files that distributions carry and that decide, as `package:path`; `modules`: further modules,
-    beside that of the class and `work`, that do the work. `signals`: the columns that documents have behind the step.
+    beside that of the class and `work`, that do the work. `signals`: the columns that documents have after the step.
     `pins_files`: whether the step's key needs the content of files that it names; its work module then has
     `pinned(step)`. `certainty`: where the first of the signals is the label that a model gives a document, the one that
     says how probable it is, in [0, 1].

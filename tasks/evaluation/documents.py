@@ -103,9 +103,9 @@ def sample_shard(
     count all with a word; no file if none is written.
 
     `below`: documents are looked at whose keyed hash is below this, so of a large source a sample, and the hosts that
-    are in it; `characters`: code points of a text that are evaluated; `heldout`: of these documents alone;
-    `takedowns`: lists of documents that are no candidates; `kept`: a part with the documents that the recipe keeps;
-    `apart`: these are no documents of a recipe's sources, whatever their files are called. Holds the texts of a row
+    are in it; `characters`: code points of a text that are evaluated; `heldout`: only these documents;
+    `takedowns`: lists of documents that are not candidates; `kept`: a part with the documents that the recipe keeps;
+    `apart`: these are not documents of a recipe's sources, whatever their files are called. Holds the texts of a row
     group and those that are written, and the ids of that part.
     """
     sample = _SAMPLED.empty_table()
@@ -147,7 +147,7 @@ def choose_documents(
     survivors: dict[str, str] | None = None,
 ) -> dict:
     """Write the evaluation documents. `sets`: for each how many are taken at most, and its first shard and the one
-    behind its last.
+    after its last.
 
     No two of a set have a Jaccard similarity of `threshold`. A set of fewer than `least` is left out. `most_bytes`: of
     the texts of a set, which has one document at least; `survivors`: by set the name of another one, of those of its
@@ -249,7 +249,7 @@ def records(documents: pa.Table) -> pa.ChunkedArray:
 
 
 def _by_host(sampled: pa.Table) -> np.ndarray:
-    """The rows, of each content the first alone: by their number within their host, then by rank and id."""
+    """The rows, of each content only the first: by their number within their host, then by rank and id."""
     order = pc.sort_indices(sampled, sort_keys=[("rank", "ascending"), ("id", "ascending")]).to_numpy()
     _, first = np.unique(sampled["content"].take(order).to_numpy().astype(str), return_index=True)
     order = order[np.sort(first)]

@@ -6,7 +6,7 @@
 An evaluation document is known by the record that it was read from, whatever the arm calls its source. Any other
 document is compared as it was extracted, and as it is trained on where a step has edited it. It is compared with the
 evaluation documents in three forms: as they are evaluated, before they were cut, and as this corpus's own extraction
-has them. Evaluation documents without a record are of no source: they are known by their texts alone.
+has them. Evaluation documents without a record have no source: they are identified only by their texts.
 
 A rewrite of an evaluation document has what that says, and so has the document that an evaluated rewrite is from. Both
 are known by the record that was rewritten.
@@ -121,7 +121,8 @@ def remove_shard(
     threshold: float,
     least: int,
 ) -> dict:
-    """Write which documents of a shard stay: those that are no evaluation document, like none and contain none.
+    """Write which documents of a shard stay: those that are not evaluation documents, are not near-duplicates of one
+    and do not contain one.
 
     `forms`: the parts with the texts of the shard's documents, the extracted ones first; `least`: the fewest shingles
     with which an evaluation document counts as contained. A document that is like one text and contains another goes by

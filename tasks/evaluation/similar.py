@@ -129,8 +129,8 @@ class Likest:
 
 
 def likest(index: Given, texts: pa.ChunkedArray, threshold: float, least: np.ndarray) -> Likest:
-    """`least`: for each given text the fewest shingles with which it counts as contained, int (n,): of a few words the
-    most may stand in any text. Holds what `overlaps` holds."""
+    """`least`: for each given text the fewest shingles with which it counts as contained, int (n,): most of a
+    few words may occur in any text. Holds what `overlaps` holds."""
     candidates = overlaps(index, texts, threshold)
     like = candidates.jaccard >= threshold
     counts = like | (index.sizes[candidates.given] >= least[candidates.given])
@@ -165,7 +165,7 @@ def find_contained(
     threshold: float,
     least: int,
 ) -> dict:
-    """The ids of the examples of which a share of `threshold` of the shingles stands in one kept document of a shard,
+    """The ids of the examples of which a share of `threshold` of the shingles is in one kept document of a shard,
     among those that have `least` shingles. Holds what `read_given` holds, and the texts of a row group."""
     examples_index = read_given(index_folder(folder), shingling)
     names = parquet.read_table(examples, ["id"])["id"]

@@ -299,8 +299,8 @@ def new_names(source: str, text: str) -> int:
 
 
 def asked_folder(folder: str) -> str:
-    """The folder with a table for each shard: the ids of the documents that were asked about, and the digests of the
-    requests, also of those whose answers are no rewrites."""
+    """The folder with a table for each shard: the ids of the documents that the model was asked about, and the digests
+    of all requests, including those whose answers were refused."""
     return files.join(folder, "asked")
 
 
@@ -309,8 +309,8 @@ def _asked_part(folder: str, shard: int) -> str:
 
 
 def answer_about(home: str, folder: str, shard: int, document: str) -> Answer | None:
-    """What the model answered about a document of a shard, also if that is no rewrite. None if the home does not have
-    it any more. `folder`: of the stage."""
+    """The model's answer about a document of a shard, also if it was refused. None if the home no longer has it.
+    `folder`: of the stage."""
     asked = parquet.read_table(_asked_part(folder, shard))
     digests = asked.filter(pc.equal(asked["id"], document))[ANSWER].to_pylist()
     return AnswerStore(home).find(digests[0]) if digests else None

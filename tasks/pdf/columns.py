@@ -21,7 +21,7 @@ _DEPTH = 4
 
 @dataclass
 class Line:
-    """Segments side by side; `column`: left and right of all lines that it stands among; `page` counts from 0."""
+    """Segments side by side; `column`: left and right of all lines in its column; `page` counts from 0."""
 
     segments: list[Segment]
     column: tuple[float, float]

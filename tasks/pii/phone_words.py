@@ -284,7 +284,7 @@ _SIGNS = r"[\s.:：=\"'’׳״>()（\[#|☎📞✆🕾/,،-]{0,6}"
 _LETTER = r"[^\W\d_]"
 
 
-# Words that are said of other things, too.
+# Words that also have other meanings.
 _SOFT = (
     r"contact(?:ez|o|ați(?:-ne)?|en)?|contato|reach (?:us|me)|numéro|joindre|fixe|fij[oa]|fixo|"
     r"kontakt(?:uj|ujte|ieren)?|контакты?|konta[ck]t(?:e|os|i|er|a)|konta(?:ct|kt)ujte|slå|ügyelet|"
@@ -300,7 +300,7 @@ _SOFT = (
 
 
 class Announcement(NamedTuple):
-    """That words announce a number. `weak`: other words stand between, or the word is said of other things, too.
+    """Words that announce a number. `weak`: other words are between, or the word also has other meanings.
     `languages`: of the word, if it is of few."""
 
     weak: bool

@@ -116,12 +116,12 @@ def of_metas(metas: "Iterable[ElementNode]") -> Iterator[Statement]:
             yield from _tdm("meta", name, content)
         elif name == "robots" or _AGENT.fullmatch(name):
             if content.strip().lower() == "none" and "bot" not in name:
-                continue  # of any other setting it is no directive
+                continue  # as a value of any other setting it is not a directive
             yield from _directives("meta", ANY_AGENT if name == "robots" else name, content, has_agents=False)
 
 
 def usages(value: str) -> list[str]:
-    """The preferences of a `Content-Usage` value, such as `train-ai=n`; empty where it is no dictionary of RFC 9651."""
+    """The preferences of a `Content-Usage` value, such as `train-ai=n`; empty if it is not a dictionary of RFC 9651."""
     if not value.strip():
         return []
     try:
@@ -132,7 +132,7 @@ def usages(value: str) -> list[str]:
     found = []
     for use in USES:
         preference = preferences.get(use, (None, {}))[0]
-        # a string "n" is no token n, and is unknown
+        # a string "n" is not a token n, and is unknown
         if isinstance(preference, http_sf.Token) and str(preference) in ("y", "n"):
             found.append(f"{use}={preference}")
     return found

@@ -1,7 +1,7 @@
 """The index of a shard: where every phrase of its texts is.
 
     train-00000.order        the suffixes of the shard's tokens (`gristmill.tasks.kernels.suffixes`), those of one block
-                             of documents behind those of the one before it
+                             of documents after those of the block before
     dropped-00000.bin        the tokens of documents that became no part of the training data, as token shards have them
     dropped-00000.parquet    of each of these documents `id`, `offset` and `length` in tokens, `step`, `rule`
     dropped-00000.order
@@ -31,7 +31,7 @@ from gristmill.tasks.url.step import Url
 
 # A token for each byte, and one that ends a document: what `train_byte_bpe` gives for no text.
 BYTE_TOKENIZER = Path(__file__).with_name("bytes.tokenizer.json")
-END = b"\xff"  # what the token that ends a document stands for here: no byte of UTF-8
+END = b"\xff"  # represents the token that ends a document: not a byte of UTF-8
 
 
 @dataclass(frozen=True)
@@ -49,13 +49,13 @@ class SortedBytes:
 
 @dataclass(frozen=True)
 class Pieces:
-    """What tokens stand for, by id; nothing for those that stand for no text."""
+    """The bytes of tokens, by id; empty for tokens without text."""
 
     each: tuple[bytes, ...]
 
     @cached_property
     def bounds(self) -> np.ndarray:
-        """Token i stands for data[bounds[i]:bounds[i + 1]]: int64."""
+        """Token i is data[bounds[i]:bounds[i + 1]]: int64."""
         return np.cumsum([0, *map(len, self.each)])
 
     @cached_property
@@ -92,7 +92,7 @@ class Pieces:
         return SortedBytes.of(sorted(piece[::-1] for piece in self.each))
 
     def within(self, phrase: bytes) -> Iterator[tuple[int, int]]:
-        """(token, place) for each place behind its first byte at which a token has the whole phrase."""
+        """(token, place) for each place after its first byte at which a token has the whole phrase."""
         position = self._bytes.find(phrase) if len(phrase) < self.longest else -1
         while position >= 0:
             token = int(np.searchsorted(self.bounds, position, side="right")) - 1
@@ -102,7 +102,7 @@ class Pieces:
             position = self._bytes.find(phrase, position + 1)
 
     def text(self, tokens: np.ndarray) -> bytes:
-        """What some tokens stand for, without the ends of documents."""
+        """The bytes of some tokens, without the ends of documents."""
         return b"".join(self.each[token] for token in tokens.tolist()).replace(END, b"")
 
 
@@ -127,7 +127,7 @@ def documents_path(folder: str, split: str, shard: int) -> str:
 
 @cache
 def pieces(tokenizer: RecordedFile) -> Pieces:
-    """What the tokens of a tokenizer stand for."""
+    """The bytes of the tokens of a tokenizer."""
     tokens = load(tokenizer)
     each = tokens.pieces()
     each[tokens.end_of_text] = END

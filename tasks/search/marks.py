@@ -3,7 +3,7 @@
 A mark is the hash of eight words in a row, as shingles are hashed for near-duplicates, so case and punctuation do not
 count. Of each document there are up to MARKS, those with the smallest hashes among those that no other document of the
 home has: so a part with a tenth of its words has one of 64 with a probability of .999, wherever it is, and a phrase of
-a license, or of a menu, is no mark.
+a license, or of a menu, is not a mark.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -28,7 +28,7 @@ from gristmill.tasks.search.index import BYTE_TOKENIZER
 WORDS = 8
 PHRASES = Shingling(shingle=WORDS)
 MARKS = 64
-BYTES = "bytes"  # stands for the tokenizer of a recipe without a mixture, which each machine has in the package
+BYTES = "bytes"  # the tokenizer of a recipe without a mixture, which each machine has in the package
 
 
 @dataclass(frozen=True, eq=False)

@@ -63,7 +63,8 @@ class _Row:
 
 
 def apart(text: str) -> str:
-    """A text whose words a split at what is no letter and no digit gives: in scripts without spaces each character."""
+    """A text that can be split into words at all characters except letters and digits: in scripts without spaces every
+    character is a word."""
     return text if text.isascii() else _APART.sub(r" \g<0> ", text)
 
 
@@ -268,7 +269,7 @@ def first(ranked: Sequence[Ranked], n: int) -> list[Ranked]:
 
 
 def check_query(query: str) -> None:
-    """Raises ValueError for what is no query of tantivy's language."""
+    """Raise ValueError for a query that tantivy cannot parse."""
     parsed(tantivy.Index(schema()), query)
 
 

@@ -357,7 +357,7 @@ _LITERAL = re.compile(r"0[xX][0-9a-fA-F]+|\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 
 def is_data(path: str, text: str) -> bool:
     """Whether a file holds data: the extension is one of a format for data and the text is long or mostly numbers, or
-    numbers take more than a third of what is no white space, as in a table in C."""
+    numbers are more than a third of all characters except white space, as in a table in C."""
     if filename_of(path).lower() in ("package.json", "tsconfig.json", "composer.json", "requirements.txt"):
         return False
     sample = text[:200_000]

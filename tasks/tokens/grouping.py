@@ -31,13 +31,13 @@ Edges = Mapping[str, Sequence[Sequence[float]]]  # of quantiles by group: score,
 
 
 def points_folder(folder: str) -> str:
-    """Where points lie while a stage is made."""
+    """The folder of points while a stage is made."""
     return files.join(folder, "points")
 
 
 def score_points(folder: str, shard: int, columns: tuple[Column, ...], tokens: str, **places: object) -> dict:
-    """For quantiles of the last column: write points (group, score, tie, tokens) that stand for the tokens of this
-    shard, of each group of the columns before it."""
+    """For quantiles of the last column: write points (group, score, tie, tokens) that represent the tokens of
+    this shard, of each group of the columns before it."""
     documents = _documents(columns, index_path(tokens, shard), **places)  # type: ignore[arg-type]
     names = group_names(documents, columns[:-1])
     score, tie = _scores(documents, columns[-1])

@@ -182,7 +182,7 @@ class Tokenizer(Settings):
                 f"vocab_size is {self.vocab_size}, but {BYTES} bytes and {_special_tokens(self)} special tokens and "
                 f"symbols are {needed} tokens. Raise vocab_size above that, or give fewer symbols"
             )
-        # a learned token stands for at least two bytes that occur together
+        # a learned token is at least two bytes that occur together
         if self.sample_bytes < 2 * self.vocab_size:
             raise ValueError(
                 f"sample_bytes {self.sample_bytes} cannot give a vocabulary of vocab_size {self.vocab_size}; give "

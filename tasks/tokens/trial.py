@@ -83,8 +83,8 @@ def try_tokenizer(data: bytes, path: str, end_of_text: str | None) -> dict[str, 
 
 
 def _losses(data: bytes) -> tuple[list[str], list[str]]:
-    """Each probe that does not come back, and as what, where a blank ahead of the first word is no change; and added
-    tokens that take white space."""
+    """Each probe that decodes to another text, with that text (a blank before the first word does not count); and added
+    tokens that absorb white space."""
     tokenizer = tokenizers.Tokenizer.from_buffer(data)
     changes: list[str] = []
     for what, probe in PROBES.items():

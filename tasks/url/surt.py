@@ -3,7 +3,7 @@ needs it, and no step does.
 
 The rules are those of the canonicalizer of webarchive-commons, by which Wayback machines and Common Crawl's index make
 `urlkey` and `url_surtkey` (https://github.com/iipc/webarchive-commons, src/main/java/org/archive/url). The package
-`surt` has them in Python, under the AGPL, so it is no dependency.
+The Python package `surt` has them under the AGPL, so it is not a dependency.
 """
 
 import re
@@ -93,7 +93,7 @@ def _query(query: str) -> str:
 
 
 def _unescaped(text: str) -> bytes:
-    """The bytes that a text stands for when no escape is left in it."""
+    """The bytes of a text after all escapes in it are decoded."""
     data = text.encode("utf-8", "replace")
     while b"%" in data and (plain := unquote_to_bytes(data)) != data:
         data = plain

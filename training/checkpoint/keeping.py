@@ -91,7 +91,7 @@ def prune(root: Path, kept: Container[int]) -> list[Path]:
 
 
 def remove(path: Path) -> None:
-    """Remove a committed checkpoint. COMMIT goes first, so a half-removed directory is no checkpoint."""
+    """Remove a committed checkpoint. COMMIT goes first, so a half-removed directory is not a checkpoint."""
     (path / COMMIT).unlink()
     shutil.rmtree(path)
 
@@ -131,7 +131,7 @@ class Keeper:
         """Remove the committed checkpoints of later steps, here and in the store, when what is copied now is there."""
         if self.copied:
             self.copied.result()
-        if self.run.store:  # first: what is here alone is never fetched again after a crash
+        if self.run.store:  # first: a checkpoint that is only here is never fetched again after a crash
             for later in stored(self.run.store):
                 if later > step:
                     remove_stored(self.run.store, later)

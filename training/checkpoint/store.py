@@ -8,7 +8,7 @@ own, they are in the store of the run, whole, and each machine has some of their
     <out>/checkpoints/step-00000100/*     on each machine, what its ranks wrote and what they have fetched; no COMMIT
 
 So a machine that is lost takes nothing with it, and what is on a disk is compared with the digests in COMMIT and
-fetched where it differs: the disk only saves fetching. A rank fetches what it reads alone.
+fetched where it differs: the disk only saves fetching. A rank fetches only what it reads.
 """
 
 from __future__ import annotations

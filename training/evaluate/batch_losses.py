@@ -102,7 +102,7 @@ def _documents(
             bounds = [0, *ends[ends < span.length].tolist(), span.length]
             path = str(order.sources[source].shards[span.shard].path)
             for number, (begin, end) in enumerate(zip(bounds, bounds[1:], strict=False)):
-                # the first token of a sample is no target, so the loss of a token is at the place before it
+                # the first token of a sample is not a target, so the loss of a token is at the place before it
                 places = slice(max(span.at + begin - 1, 0), span.at + end - 1)
                 count = int(is_target[row, places].sum())
                 if not count:

@@ -254,7 +254,7 @@ def _is_there(to: Path, identity: dict[str, str]) -> bool:
 
 
 def _newest(saved: SavedModel, count: int) -> list[Path]:
-    """So many of the newest checkpoints of a run, oldest first. Those that the home alone has are fetched."""
+    """So many of the newest checkpoints of a run, oldest first. Those that only the home has are fetched."""
     root = saved.out / CHECKPOINTS
     assert saved.run is not None, "of a finished run"
     if store := saved.run.store:

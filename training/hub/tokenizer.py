@@ -6,7 +6,7 @@ order of the pieces' scores. Unigram: pieces with their scores; names of control
 SentencePiece does not find in a text, get a score that no text chooses. Where two ways to cut a text are as likely, as
 for a run of one character, `tokenizers` rounds otherwise and may take the other: such a model is not exported.
 
-Spaces are spaces here: no `▁` stands for them, so a literal one falls back to bytes, as in
+Spaces are spaces here, not `▁`, so a literal `▁` falls back to bytes, as in
 `gristmill.storage.tokenizer_files`. There is no normalizer and no pre-tokenizer, as the SentencePiece model has
 none.
 

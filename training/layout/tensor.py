@@ -1,8 +1,8 @@
 """Each matrix over several processes, and the loss over their parts of the vocabulary.
 
 Queries, keys, values and the first products of the feed-forward network are divided by rows, so that each process has
-some heads and some columns of what lies between; the products back into the stream are divided by columns, and their
-sums are scattered over the tokens (Megatron-LM, arXiv 1909.08053; with sequence parallelism, arXiv 2205.05198).
+some heads and some columns of the values between them; the products back into the stream are divided by columns, and
+their sums are scattered over the tokens (Megatron-LM, arXiv 1909.08053; with sequence parallelism, arXiv 2205.05198).
 Embedding and output matrix are divided by the vocabulary. Every parameter becomes a DTensor, as FSDP2 asks for; the
 gains of norms are whole on each process, and torch adds up their gradients.
 """

@@ -54,7 +54,7 @@ from gristmill.training.world import (
 log = logging.getLogger(__name__)
 
 RESULT = "result.json"
-LEADER_ALONE = timedelta(days=1)  # longest work of rank 0 alone; where it dies, the others' wait ends at once
+LEADER_ALONE = timedelta(days=1)  # longest work of only rank 0; if it dies, the others stop waiting at once
 
 
 class Stopped(Exception):
@@ -76,7 +76,7 @@ def stop_requests() -> Iterator[threading.Event]:
 
 
 COLLECT_EVERY = 50  # steps, as torchtitan's `gc_freq`
-COLLECT_ALL_EVERY = 1000  # steps; young generations alone would let cycles that live longer pile up in a long run
+COLLECT_ALL_EVERY = 1000  # steps; with only young generations, cycles that live longer would accumulate in a long run
 
 
 @contextmanager
@@ -103,7 +103,7 @@ def collected_by_steps() -> Iterator[Callable[[int], None]]:
 def train(run: RunConfig) -> dict:
     """Train as run says, from its newest checkpoint if it has one, and return what result.json holds.
 
-    Every rank calls it: under torchrun, or alone in plain Python. Files below run.out: checkpoints/,
+    Every rank calls it: under torchrun, or as a single process in plain Python. Files below run.out: checkpoints/,
     metrics.jsonl, timing.jsonl, events.jsonl, document_losses.parquet if run.document_losses, model.safetensors and
     config.json, and result.json last of all. Running a finished run again trains nothing and writes the same result.
 

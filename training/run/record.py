@@ -238,7 +238,7 @@ class Record:
         self.go_on()
 
     def go_on(self) -> None:
-        """Called when the next step begins: what came before is no time of training."""
+        """Called when the next step begins: the time before does not count as training."""
         self.began = time.perf_counter()
 
 

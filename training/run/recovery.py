@@ -86,7 +86,7 @@ class Recovery:
         return next((code for code, why in REASONS.items() if why == self.replayed.get(step)), APPLIED)
 
     def resume(self) -> tuple[Progress, Path | None]:
-        """Load the newest checkpoint that no rollback has left behind; without one the weights are the first. A damaged
+        """Load the newest checkpoint that no rollback has discarded; without one the weights are the first. A damaged
         one is set aside, and the one before it is loaded.
 
         The file of events is brought to what that checkpoint knows, and to the rollbacks after it: those hold, even if
@@ -123,7 +123,7 @@ class Recovery:
     def judge(self, progress: Progress, steps: Sequence[StepFigures]) -> Spike | None:
         """Look at the steps after those of progress, note those without an update; a spike, if they end in one.
 
-        Raises FloatingPointError when the loss is one that the tokens' frequencies alone would give.
+        Raises FloatingPointError when the loss is what the tokens' frequencies alone would give.
         """
         losses, decided = Losses(progress.losses), len(progress.events)
         judges = self.run.training.guard.enabled and self.replayed is None

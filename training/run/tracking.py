@@ -154,7 +154,7 @@ class MlflowSender:
     Points wait in memory (`limit` at most, the oldest are given up first) and go out every `period` seconds
     in batches. After a failure the server is asked again what it has, since a request that failed here may
     have succeeded there. `lost` counts the points that never arrived. MLflow cannot forget a point, so those of steps
-    that a rollback left behind stay there beside the new ones, which are later; `decisions` says which steps these are.
+    that a rollback discarded stay there next to the new ones, which are later; `decisions` lists these steps.
     """
 
     def __init__(self, tracking: TrackingConfig, period: float = 3.0, limit: int = 200_000) -> None:
@@ -179,7 +179,7 @@ class MlflowSender:
                 self.waiting.append((key, value, now, step))
 
     def add_artifact(self, path: Path, folder: str) -> None:
-        """Send a file into a folder of the run's artifacts, behind the points that wait."""
+        """Send a file into a folder of the run's artifacts, after the points that wait."""
         self.artifacts.append((path, folder))
 
     def go_back(self, step: int) -> None:

@@ -37,7 +37,7 @@ class Clock:
         self.seconds: dict[str, float] = defaultdict(float)
         self.began: Moment = 0.0  # the block that runs
         for layer in model.layers:
-            # behind what gathers the block's weights, and ahead of what drops them
+            # after what gathers the block's weights, and before what drops them
             layer.register_forward_pre_hook(self._block_begins)
             layer.register_forward_hook(self._block_ends, prepend=True)
 

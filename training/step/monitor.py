@@ -99,7 +99,7 @@ class NoiseScale:
         return self.means[0] / self.means[1] if self.means and self.means[1] > 0 else math.nan
 
 
-# The Linux kernel's powercap: https://docs.kernel.org/power/powercap/powercap.html. Most systems let root alone read
+# The Linux kernel's powercap: https://docs.kernel.org/power/powercap/powercap.html. Most systems let only root read
 # it.
 POWERCAP = Path("/sys/class/powercap")
 
@@ -240,7 +240,7 @@ class Updates:
 
 
 class Monitor:
-    """Looks at the inside of a model, on the device alone."""
+    """Measures the inside of a model, only on the device."""
 
     def __init__(self, model: Decoder, world: World) -> None:
         self.model, self.world = model, world
@@ -253,7 +253,7 @@ class Monitor:
     def probe(self, tokens: torch.Tensor) -> torch.Tensor:
         """After an update that `updates.begin` preceded: float64 in the order of `names`; a collective.
 
-        tokens: int64 (1, seq_len), of which those of rank 0 are looked at. Activations are the residual stream behind a
+        tokens: int64 (1, seq_len), of which those of rank 0 are looked at. Activations are the residual stream after a
         layer, attention logits those that tokens see. The layers run once more for this, uncompiled and one at a time,
         since fused attention keeps its logits to itself.
         """
