@@ -304,11 +304,6 @@ def load_tokenizer(path: str | Path) -> TextTokenizer:
 
 
 def read_tokenizer(data: bytes, path: str) -> TextTokenizer:
-    """The tokenizer of a file's content: Hugging Face's JSON, as `gristmill.storage.tokenizer_files.prepared`
-    writes it, if the path ends in `.json`; else a SentencePiece model. Raises ValueError for anything else."""
-    if not path.endswith(".json"):
-        return SentencePieceTokenizer(data, path)
-
-    pass  # here, since most do without its library
-
-    return JsonTokenizer(data, path)
+    """The tokenizer of a file's content: Hugging Face's JSON, as `prepared` writes it, if the path ends in `.json`;
+    else a SentencePiece model. Raises ValueError for anything else."""
+    return (JsonTokenizer if path.endswith(".json") else SentencePieceTokenizer)(data, path)

@@ -2,7 +2,7 @@
 
 import math
 from math import ceil
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -116,8 +116,6 @@ def duplicates(vectors: np.ndarray, similarity: float) -> tuple[np.ndarray, np.n
 
 class Clustered(KeepOrder, CorpusStep):
     """A step that divides vectors into clusters, and decides within each."""
-
-    work: ClassVar = "gristmill.tasks.dedup.semantic"
 
     clusters: int | None = Field(
         None,

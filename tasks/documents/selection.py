@@ -123,7 +123,7 @@ class Heldout(Settings):
 
     They are sampled only by their ids. So they are the same for every recipe on the same sources, whatever its seeds
     are and whatever its steps do with the texts, and a smaller fraction is a subset of a larger one.
-    `gristmill.tasks.evaluation.heldout` also removes their near-duplicates.
+    `gristmill.tasks.evaluation.removal` also removes their near-duplicates.
     """
 
     fractions: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field(description="fractions of documents, by source")

@@ -26,7 +26,7 @@ from gristmill.storage.token_shards import bin_path, write_tokens
 from gristmill.tasks.dedup.near.settings import Shingling
 from gristmill.tasks.dedup.takedowns import taken_down
 from gristmill.tasks.documents.selection import Heldout, read_rows, uniform
-from gristmill.tasks.evaluation.similar import given, overlaps
+from gristmill.tasks.evaluation.similar import index_of, overlaps
 from gristmill.tasks.tokens.encoding import encoder
 from gristmill.tasks.url.canonical import host_columns, hosts
 from gristmill.tasks.url.step import Url
@@ -230,10 +230,10 @@ def _read(samples: list[str], shard: np.ndarray, row: np.ndarray) -> pa.Table:
 def _unlike(texts: pa.ChunkedArray, before: int, shingling: Shingling, threshold: float) -> list[int]:
     """Of the texts from the `before`-th on, counted from there, those that are like none of those that were taken: the
     first `before`, and of the others those in front that are taken themselves."""
-    pairs = overlaps(given(texts, shingling), texts.slice(before), threshold)
+    pairs = overlaps(index_of(texts, shingling), texts.slice(before), threshold)
     alike: dict[int, set[int]] = {}
     near = pairs.jaccard >= threshold
-    for text, other in zip(pairs.text[near].tolist(), pairs.given[near].tolist(), strict=True):
+    for text, other in zip(pairs.text[near].tolist(), pairs.reference[near].tolist(), strict=True):
         alike.setdefault(text, set()).add(other)
     selection = set(range(before))
     for text in range(len(texts) - before):

@@ -96,7 +96,6 @@ class Harm(HarmTexts, HarmCuts, LearnedFilter):
     (`python/dolma/taggers/jigsaw.py`: `text.replace("\\n", " ").strip()`), and so does the default.
     """
 
-    work: ClassVar = "gristmill.tasks.models.harm"
     libraries: ClassVar = ("fasttext-ng",)
     decision_fields: ClassVar = tuple(HarmCuts.model_fields)
 

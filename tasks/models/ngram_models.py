@@ -327,7 +327,7 @@ class Training(Settings):
 
 def train(texts: Iterable[str], folder: str, language: str, settings: Training) -> dict[str, Any]:
     """Write LANGUAGE.arpa.bin, a quantized trie, LANGUAGE.sp.model and a description of both; returns the latter's
-    counts. Lines are read as `gristmill.tasks.models.ngram_models.fold` gives them.
+    counts. Lines are read as `fold` returns them.
 
     The texts are read once, and go through temporary files of about three times their size beside KenLM's own; held are
     the lines that the pieces are learned from, and 1 GB. Raises ValueError for texts without a line, and for thresholds

@@ -26,7 +26,6 @@ class Topic(DocumentStep):
     weights topics, as in WebOrganizer (Wettig et al. 2025, arXiv 2502.10341).
     """
 
-    work: ClassVar = "gristmill.tasks.models.topic"
     libraries: ClassVar = ("fasttext-ng",)
     pins_files: ClassVar = True
 

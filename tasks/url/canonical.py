@@ -4,7 +4,6 @@ import ipaddress
 import re
 from collections.abc import Callable
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING
 from urllib.parse import quote_from_bytes, unquote_to_bytes, urlsplit
 
 import idna
@@ -15,9 +14,6 @@ from pydantic import Field
 
 from gristmill.storage import parquet
 from gristmill.tasks.documents.step import Settings
-
-if TYPE_CHECKING:
-    pass
 
 
 def without_www(host: str) -> str:

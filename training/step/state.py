@@ -187,7 +187,7 @@ class StepFigures(NamedTuple):
     tokens: int  # targets
     stop_requested: bool  # some rank was asked to stop
     scale: float  # of the loss
-    verdict: int  # of `gristmill.training.step.state`: whether the update was applied
+    verdict: int  # APPLIED, NOT_FINITE or OUTLIER
     noise: float = math.nan  # tr(C) and |G|^2 of `gristmill.training.step.monitor`; NaN for a single micro-batch
     signal: float = math.nan
 
@@ -204,7 +204,7 @@ class StepPlan(NamedTuple):
     """What the host has decided before a step."""
 
     learning_rate: float
-    forced: int | None = None  # the verdict of `gristmill.training.step.state`, where it was taken before
+    forced: int | None = None  # the verdict, where the step was taken before
     stop_requested: bool = False  # asks all ranks to agree on stopping: it travels with the loss
     updates: Updates | None = None  # measures this update
 
