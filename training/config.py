@@ -20,8 +20,7 @@ from pydantic import (
 
 from gristmill.samples.batch_plan import BatchPlan
 from gristmill.storage.settings import FOLDER, KEY, Address, CheckedSettings
-from gristmill.training.layout.parallel import Parallel
-from gristmill.training.model_config import ModelConfig
+from gristmill.training.model_config import ModelConfig, Parallel
 from gristmill.training.start import Start
 
 TRAINING_VERSION = 2  # raised when equal settings and data give other losses

@@ -29,10 +29,9 @@ from gristmill.training.fp8 import multiply_in_fp8
 from gristmill.training.layout.context import Division
 from gristmill.training.layout.limits import undivided_vocabulary
 from gristmill.training.layout.mesh import Axis, grid_of
-from gristmill.training.layout.parallel import Parallel
 from gristmill.training.layout.tensor import VocabularyLosses, divide_matrices
 from gristmill.training.loss import LOGITS, chunked, in_pieces
-from gristmill.training.model_config import ModelConfig
+from gristmill.training.model_config import ModelConfig, Parallel
 from gristmill.training.parametrization import multipliers
 
 log = logging.getLogger(__name__)

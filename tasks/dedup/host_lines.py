@@ -33,13 +33,13 @@ class HostLines(Passages):
     One page cannot tell its own text from what its site repeats on every page. A crawl can: the step counts on how many
     pages of a host a line is. Lines are compared as by `line_dedup`: without case, digits, punctuation and accents;
     rows of tables, which begin with `|`, as they are, since their numbers are data. A line counts once for each page.
-    The first page is the one with the smallest id, so each line stays in the corpus.
+    The first page is the page with the smallest id, so each line stays in the corpus.
 
-    Lines without a blank line between them belong together, such as the lines of code, of a table or of a stanza, and
-    so do all lines of a listing of Markdown. They are cut together, if all of them go, or not at all. In a text without
+    Lines without a blank line between them belong together, such as lines of code, a table or a stanza, and so do all
+    lines of a Markdown code block. They are cut together if all of them are repeated, or not at all. In a text without
     any blank line, each line is by itself.
 
-    The host is that of the URL, without `www.`, or what the source's column `host` says. Documents without either keep
+    The host is the host of the URL, without `www.`, or the source's column `host`. Documents without either keep
     all lines. Put the step after `url_dedup` and `content_dedup`: copies of one page are many pages that share lines.
     """
 

@@ -79,8 +79,8 @@ class LineDedup(Passages):
 class ParagraphDedup(Passages):
     """Cut all but the first occurrence of paragraphs that occur more than once in the whole corpus.
 
-    A paragraph is a run of lines that are not blank, however it is broken into lines; else as `line_dedup`, whose
-    warning holds here, too. What CCNet and LLaMA call paragraphs are lines.
+    A paragraph is a run of lines that are not blank; its line breaks do not matter. Otherwise this step works like
+    `line_dedup`, and has the same risks. CCNet and LLaMA call lines paragraphs.
     """
 
     rule: ClassVar = "repeated_paragraph"
@@ -91,15 +91,15 @@ class SentenceDedup(Passages):
     """Cut all but the first occurrence of spans of sentences that occur more than once in the whole corpus.
 
     C4 (Raffel et al. 2020, arXiv 1910.10683, section 2.2): "we discarded all but one of any three-sentence span
-    occurring more than once in the data set". What that means where spans overlap is taken from datatrove
+    occurring more than once in the data set". Overlapping spans are handled as in datatrove
     (dedup/sentence_dedup.py): all spans of three consecutive sentences of a document count, also across lines and also
-    those that overlap; first occurrences are determined before anything is cut; a sentence goes if it is in any span
+    overlapping ones; first occurrences are determined before anything is cut; a sentence is cut if it is in any span
     that is not the first of its kind. So each sentence stays at least once. The code of C4 (c4_utils.py of
     tensorflow/datasets) compares single lines instead, in lower case: that is nearer to `line_dedup`.
 
-    Minimal lengths are datatrove's. Otherwise than there: equal spans are folded as `line_dedup` folds them (datatrove
-    takes a number of any length as one 0, and keeps marks of no script), `min_words_to_remove_span` (0) is not there,
-    and sentences are those of `gristmill.tasks.kernels.scan`.
+    Minimum lengths are those of datatrove. Differences: spans are normalized as in `line_dedup` (datatrove replaces a
+    number of any length by one 0, and drops the marks of all scripts), there is no `min_words_to_remove_span` (0), and
+    sentences are those of `gristmill.tasks.kernels.scan`.
 
     FineWeb's spans of three lines made models worse, as its lines did: see `line_dedup`.
     """

@@ -129,10 +129,10 @@ class Clustered(KeepOrder, CorpusStep):
 class SemanticDedup(Clustered):
     """Of documents with nearly the same vector, keep one (SemDeDup, Abbas et al. 2023, arXiv 2303.09540).
 
-    Vectors are those of the step `embedding` before it. They are divided into clusters, and compared with all others of
-    their cluster. In keep order, a document is dropped if its cosine with one that is kept before it is at least
-    `similarity`: so each one that is dropped has a kept one as near as that. Documents without a vector are kept: those
-    of sources that `embedding` has as reference, and those without a token.
+    The step `embedding` must come first. Its vectors are divided into clusters, and compared with all others in their
+    cluster. In keep order, a document is dropped if its cosine similarity with an earlier kept document is at least
+    `similarity`. So each dropped document has a kept one that is this similar. Documents without a vector are kept:
+    those of reference sources of `embedding`, and those without a token.
     """
 
     step: Literal["semantic_dedup"] = "semantic_dedup"
@@ -149,9 +149,9 @@ class Diversify(Clustered):
     """Limit the number of documents per cluster of vectors, so that the most frequent content takes a smaller share.
 
     After the balanced sampling of Vo et al. 2024 (arXiv 2405.15613), with one level of k-means in place of several.
-    Vectors are those of the step `embedding` before it. Which documents of a full cluster stay is decided by `keep`,
-    at last by their ids, which are hashes: so by default they are drawn. Documents without a vector are kept: those of
-    sources that `embedding` has as reference, and those without a token.
+    The step `embedding` must come first. `keep` decides which documents of a full cluster stay, and then their ids. Ids
+    are hashes, so by default this is a random sample. Documents without a vector are kept: those of reference sources
+    of `embedding`, and those without a token.
     """
 
     step: Literal["diversify"] = "diversify"

@@ -204,7 +204,7 @@ def rows(ids: pa.Array, step: str, text: kernels.scan.Scan, edits: Edits, keeps_
 def _at_break(
     text: kernels.scan.Scan, document: np.ndarray, first: np.ndarray, start: np.ndarray, stop: np.ndarray
 ) -> np.ndarray:
-    """Whether a cut begins with the break of a line that stays, as that of a document's last lines does.
+    """Whether a cut begins with the break of a line that stays, as a cut of a document's last lines does.
 
     An empty line begins with its break, too: it stays if the cut, with those that touch it, goes on to the end.
     """

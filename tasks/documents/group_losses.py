@@ -165,9 +165,9 @@ class Group:
 
 
 def judge(folder: str, number: int, level: int, limits: Limits, like: Mapping[str, str], apart: Sequence[str]) -> dict:
-    """`judged`: how many groups were; `groups`: those that lost too much, the largest loss first. `like`: the kind of
-    each source, which is compared with those of its kind; `apart`: sources that steps always keep. The counts of all
-    groups stay in groups.parquet."""
+    """`judged`: the number of judged groups; `groups`: groups that lost too much, the largest loss first. `like`: the
+    kind of each source, which is compared with sources of its kind; `apart`: sources that steps always keep. The counts
+    of all groups stay in groups.parquet."""
     counts = parquet.read_table(layout.part(counts_folder(folder, level), 0))
     parquet.write_table(files.join(folder, "groups.parquet"), counts)
     table = counts.to_pylist()
@@ -194,8 +194,8 @@ def judge(folder: str, number: int, level: int, limits: Limits, like: Mapping[st
 
 
 def lost_too_much(groups: Sequence[Group], every: Iterable[Group], least: float, tests: int) -> Iterator[dict]:
-    """Of the judged groups of a kind those that lost too much. `every`: all of the kind, which make up the usual share;
-    `least`: the setting `kept`; `tests`: the groups that are judged, of all kinds."""
+    """The judged groups of a kind that lost too much. `every`: all groups of the kind, which define the usual share;
+    `least`: the setting `kept`; `tests`: the number of judged groups of all kinds."""
     every = list(every)
     whole, kept = sum(one.documents for one in every), sum(one.kept for one in every)
     odds = np.array([np.log((one.kept + 0.5) / (one.documents - one.kept + 0.5)) for one in groups])

@@ -67,7 +67,7 @@ class AnnotationSettings(ModelCall):
 
 
 class AnnotationConversation:
-    """The requests about a window of a text: the first, and those that return an invalid answer.
+    """The requests about a window of a text: the first, and the repairs of invalid answers.
 
     Attributes:
         values: The values of the last answer, once it is valid.
@@ -277,8 +277,8 @@ def null_shard(folder: str, shard: int, kept: str, annotation: AnnotationRecord)
 
 
 def _joined(kind: str, values: Sequence[Any]) -> Any:
-    """One value of those of several windows: the mean of numbers, rounded for integers; else the most frequent, of
-    equally frequent ones the first."""
+    """One value for several windows: the mean of numbers, rounded for integers; otherwise the most frequent value, the
+    first of equally frequent ones."""
     if len(values) == 1:
         return values[0]
     if kind in ("integer", "number"):

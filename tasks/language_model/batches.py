@@ -1,6 +1,6 @@
-"""Requests that are sent in files, to servers with OpenAI's Batch API, and the batches of them in the home.
+"""Requests that are sent in files, to servers with OpenAI's Batch API, and the records of batches in the home.
 
-A file is uploaded, its id is written into the home, the batch is created from it, and the batch's id is written. A
+A file is uploaded, its id is written to the home, the batch is created from it, and the batch's id is written. A
 process that is killed leaves this record, so the next run reads the answers of the batch instead of paying for them
 again. If it was killed between the last two steps, the batch is found in the server's list by the id of its file.
 

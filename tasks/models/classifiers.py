@@ -1,11 +1,10 @@
 """fastText classifiers: their files, their training on examples of which each is kept out of one model, and measures.
 
-A step names a classifier by path. One that a run trained has a description beside it. One that somebody else trained
-has none.
+A step names a classifier by path. A classifier that a run trained has a description next to it; others have none.
 
-Cross-fitting: the examples fall into two folds by a keyed hash of their ids, or of what they come from, and model k is
-trained on those of the other fold. So a model of each fold has not seen it, and its scores are as good as those of
-documents that no model has seen.
+Cross-fitting: the examples are divided into two folds by a keyed hash of their ids, or of their origins, and model k is
+trained on the other fold. So the model of a fold has not seen it, and its scores are as good as for documents that no
+model has seen.
 """
 
 import errno

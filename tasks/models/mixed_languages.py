@@ -49,10 +49,10 @@ class MixedLanguages(Identification, EditStep):  # type: ignore[override]  # its
     """Measure how much of a document is in other languages than the one that the step `language` identified. Drop
     documents where this share is too high, or cut out the lines.
 
-    Lines of at least `min_characters` are asked about, each by itself. A line is in another language if the model says
-    so with `min_score`; other lines do not count. Bosnian, Croatian and Serbian count as
-    one language, as do Indonesian and Malay, the two forms of Norwegian, and forms of Arabic, Chinese, English, Greek,
-    Hebrew, Kurdish, Sotho and Uzbek: a line is too short to separate them.
+    The language of each line of at least `min_characters` is identified separately. A line is in another language if
+    the model says so with a probability of at least `min_score`. Bosnian, Croatian and Serbian count as one language,
+    as do Indonesian and Malay, the two forms of Norwegian, and forms of Arabic, Chinese, English, Greek, Hebrew,
+    Kurdish, Sotho and Uzbek, since a line is too short to separate them.
     """
 
     # 2: py3langid's model is the default

@@ -73,8 +73,8 @@ class Threshold(Settings):
 class Quality(Classifier, Threshold, LearnedFilter):
     """Keep documents that a classifier scores as likely good examples.
 
-    Two models learn from `reference` against the other sources, and each document is scored by the one that has not
-    seen it; or `model` names a fastText file. Reference documents are kept unscored.
+    Two models learn from `reference` against the other sources, and each document is scored by the model that has not
+    seen it. Or `model` names a fastText file. Reference documents are kept without a score.
     """
 
     libraries: ClassVar = ("fasttext-ng",)
@@ -199,8 +199,8 @@ def sample(
     heldout: Heldout,
     by_host: bool = False,
 ) -> Callable[[Examples], None]:
-    """What adds the examples that are learned from, given as to `train_model`. `by_host`: those of one host are in one
-    fold, not only those of one id. Raises ValueError for too few."""
+    """A function that adds the training examples; the arguments are those of `train_model`. `by_host`: all examples of
+    a host are in one fold, not only those with one id. Raises ValueError for too few."""
     good_rows, raw_rows = _rows(reference), _rows(raw)
     n_rows = min(FOLDS * settings.documents, good_rows, raw_rows)
     if n_rows < 2:

@@ -23,7 +23,8 @@ _LENGTHS = {"md5": 16, "sha1": 20, "sha256": 32, "sha384": 48, "sha512": 64}
 
 
 def differs(header_value: bytes, contents: Iterable[bytes]) -> str | None:
-    """What the digest is and should be, if it is that of none of `contents`; None for one that cannot be read.
+    """The digest in the header and the computed one, if none of `contents` has the former; None if it has, or if the
+    digest cannot be read.
 
     `header_value` is an algorithm, a colon, and the value in base 32 as the WARC standard shows it, or in hexadecimal,
     or in base 64.

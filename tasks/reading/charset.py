@@ -99,8 +99,8 @@ _XML = re.compile(rb"<\?xml[^>]*?encoding[\x00-\x20]*=[\x00-\x20]*(?:\"([^\">]*)
 
 
 class Encoding(NamedTuple):
-    """`name`: Python's codec that a payload is read in. `declared`: the codec that the byte order mark, else the HTTP
-    header, else the page itself names; None if none names one that is known."""
+    """`name`: Python's codec that a payload is read in. `declared`: the codec named by the byte order mark, else by
+    the HTTP header, else by the page; None without a known name."""
 
     name: str
     declared: str | None
@@ -145,9 +145,10 @@ def detect(payload: bytes, header_charset: str | None, is_html: bool) -> str:
 def encoding_of(payload: bytes, header_charset: str | None, is_html: bool) -> Encoding:
     """The encoding of a page, and which one it declares.
 
-    `header_charset`: as the HTTP header names it. `is_html`: whether a meta element counts. A label is believed unless
-    the bytes say otherwise: what is UTF-8 throughout is UTF-8; what is not valid in a label's encoding, or not
-    legible in it (`gristmill.tasks.reading.legibility`), is read in the encoding in which it is. Raises nothing.
+    `header_charset`: as the HTTP header names it. `is_html`: whether a meta element counts. A label is used unless
+    the bytes contradict it: valid UTF-8 is read as UTF-8, and bytes that are not valid in the label's encoding, or not
+    legible in it (`gristmill.tasks.reading.legibility`), are read in the encoding in which they are legible. Raises
+    nothing.
     """
     for mark, name in _MARKS:
         if payload.startswith(mark) and name != "utf-8":
@@ -235,7 +236,7 @@ def _is_mostly_utf8(payload: bytes, labels: list[str]) -> bool:
 
 
 def _most_legible(payload: bytes, labels: list[str]) -> str:
-    """The encoding of bytes that are not UTF-8: the first label that is legible, else the one that is most so."""
+    """The encoding of bytes that are not UTF-8: the first label that is legible, else the most legible one."""
     text = legibility.excerpt(payload)
     if labels and not legibility.script(labels[0]) and not legibility.faults(decode(text, labels[0]), labels[0])[0]:
         return labels[0]

@@ -40,8 +40,8 @@ BinaryFile = io.BufferedReader | io.RawIOBase
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows from number `start` of a group on. `batch`: those that are not too large; `large`: the numbers within these
-    rows of those that are."""
+    """Consecutive rows of a group, from number `start` on. `batch`: the rows that are not too large; `large`: the
+    positions of the others."""
 
     start: int
     batch: pa.RecordBatch

@@ -1,9 +1,8 @@
-"""Ranges of a large file, each read by a job of its own, and whether those of an archive were read as the whole file
-would be.
+"""Ranges of a large file, each read by its own job, and whether the ranges of an archive were read like the whole file.
 
-A range of an archive has the records that begin in it, the last one to its end. Where the first one begins is looked
-for, and what looks like a member may be inside another. So each job says where it began and where the next range has
-to, and only if all of that fits is what the ranges gave, one after the other, what the whole file gives.
+A range of an archive has the records that begin in it, including the whole last one. A job searches for the first
+record, and what looks like a member may be inside another. So each job reports where it began and where the next range
+must begin. Only if all of these fit do the ranges, one after the other, have the records of the whole file.
 """
 
 from collections.abc import Sequence
@@ -58,10 +57,10 @@ EMPTY = Range(0, 0)
 
 @dataclass(frozen=True)
 class RangeRead:
-    """How a range was read. `first`: how its reading began, with a `base` of 0 where that is not known; None if no
-    record begins in it. `next`: how that of what follows has to; None at the file's end. `complete`: False where it was
-    left at a record whose offset counts the content before the range. `rewinds`, `salvage`: what was read a second
-    time."""
+    """How a range was read. `first`: how its reading began, with a `base` of 0 if that is unknown; None if no record
+    begins in it. `next`: how the reading of the next range must begin; None at the file's end. `complete`: False if
+    reading stopped at a record whose offset counts the content before the range. `rewinds`, `salvage`: what was read a
+    second time."""
 
     first: Resume | None = None
     next: Resume | None = None
@@ -72,8 +71,8 @@ class RangeRead:
 
 @dataclass
 class Reading:
-    """How far the reading of a file, or of its range, is. `bytes`: those of it that were read, as they are stored;
-    `range`: how the range was read, once it is."""
+    """The progress of reading a file, or a range of it. `bytes`: bytes that were read, as stored; `range`: how the
+    range was read, once it is."""
 
     bytes: int = 0
     range: RangeRead | None = None

@@ -1,11 +1,11 @@
-"""Ranges of a file: where the reading of one begins and ends, in archives and in files of lines.
+"""Ranges of a file: where the reading of a range begins and ends, in archives and in files of lines.
 
-In an archive these are records that a look at their beginning finds for sure. A file of lines is compressed in members,
-or not at all, and is divided where lines begin.
+In an archive a range begins with a record that is recognized by its first bytes. A file of lines is compressed in
+members, or not at all, and is divided where lines begin.
 
-A line's number counts those before it, and members do not say how many they hold. So the lines of all ranges are
-counted first, each range by a job of its own, and `divide` says from these counts where each range begins, with which
-line, and how much of the content it has. A range has the lines that begin in its content, the last one to its end.
+A line's number counts the lines before it, and members do not record how many they have. So the lines of all ranges are
+counted first, each range by its own job. From these counts `divide` computes where each range begins, with which line,
+and how much of the content it has. A range has the lines that begin in its content, the last one to its end.
 
 What looks like the beginning of a member may be inside another. So each count says where it began and where the next
 one has to: from the first range on that does not fit, one job reads all that is left of the file.
@@ -156,10 +156,10 @@ _MAGIC_BYTES = 4
 
 @dataclass(frozen=True)
 class LineCount:
-    """What a range holds. `first`: where its first member begins in the file, or it itself where the file is not
-    compressed; None if none does. `next`: where that of what follows has to; None where nothing does. `bytes`, `lines`:
+    """The contents of a range. `first`: where in the file its first member begins, or the range itself if the file is
+    not compressed; None if no member does. `next`: where the next range must begin; None at the end. `bytes`, `lines`:
     of its content, and ends of lines in it; `within`: it ends within a line. `whole`: it was not counted to its end,
-    since its last member is as long as many ranges: what is left of the file is to be read by one job."""
+    since its last member is as long as many ranges, so one job must read the rest of the file."""
 
     first: int | None = None
     next: int | None = None

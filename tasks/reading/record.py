@@ -83,9 +83,9 @@ OWN_NAME = re.compile(r"\w[\w -]*")
 
 @dataclass(frozen=True)
 class Columns:
-    """Names of the columns, or keys, that are read; None for one that there is not. `own`: those that documents carry,
-    as (name there, name in the file); `every`: all that have no other use; `pages`: whether the column `text` holds the
-    bytes of pages, which are extracted, and no texts."""
+    """Names of the columns, or keys, that are read; None for a missing one. `own`: columns that documents carry, as
+    (name there, name in the file); `every`: all columns without another use; `pages`: whether the column `text` has the
+    bytes of pages, which are extracted, instead of texts."""
 
     text: str = "text"
     url: str | None = None

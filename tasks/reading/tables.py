@@ -48,14 +48,15 @@ def records(
     Parquet file, which are divided by their numbers, so that each is in one range, whatever the footer says.
 
     `format`: `jsonl` (plain, gzip, zstd or lz4), `parquet`, or `text` or `page` (a file is a document, of text or a
-    page). A row without a text, or with something else in its place, has the problem `no_text`, one over
-    `max_bytes` `too_large`, a line that is not a JSON object or a string of Parquet that is not UTF-8 `damaged_record`
-    (a text in a column of bytes may have another encoding, which is detected); so has every row of a Parquet file
-    that cannot be read, and the place where another file cannot be read on, once for all that is lost there.
-    `reading` learns how far it is.
-    Rows of Parquet are decoded in a guarded process (`gristmill.tasks.reading.parquet_rows`). Holds a line and the
-    8 MiB of the file read last, or 256 rows. Raises FileNotFoundError,
-    RemoteIOError, and ValueError for a Parquet file without a column that is asked for.
+    page). A row without a text, or with something else in its place, has the problem `no_text`, one over `max_bytes`
+    `too_large`, a line that is not a JSON object or a string of Parquet that is not UTF-8 `damaged_record` (a text in a
+    column of bytes may have another encoding, which is detected); so has every row of a Parquet file that cannot be
+    read, and the place from which another file cannot be read, once for everything after it. `reading` is updated with
+    the progress.
+
+    Rows of Parquet are decoded in a guarded process (`gristmill.tasks.reading.parquet_rows`). Holds a line and the last
+    8 MiB of the file, or 256 rows. Raises FileNotFoundError, RemoteIOError, and ValueError for a Parquet file without a
+    requested column.
     """
     return _READERS[format](path, columns, max_bytes, remote_io, reading or Reading(), part)
 

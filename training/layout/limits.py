@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gristmill.training.config import TrainingConfig
-from gristmill.training.layout.parallel import Parallel
-from gristmill.training.model_config import ModelConfig
+from gristmill.training.model_config import ModelConfig, Parallel
 from gristmill.training.parametrization import without_gains
 
 Lack = tuple[tuple[str, ...], str]  # where a setting is, as ("training", "optimizer"), and a sentence after its name

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
-from gristmill.training.layout.parallel import Parallel
+from gristmill.training.model_config import Parallel
 
 
 class Axis(NamedTuple):
