@@ -1,7 +1,7 @@
 """The contents of a stage in a few values: logical digests of JSON, rows and parts, and summed counts of documents.
 
-Two stages with equal digests hold the same values, whatever libraries wrote their files, in whatever folder, at
-whatever time. Digests are xxh3-128, hexadecimal.
+Two stages with equal digests hold the same values, even if other libraries wrote their files, in another folder or at
+another time. Digests are xxh3-128, hexadecimal.
 """
 
 import re

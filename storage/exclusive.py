@@ -1,4 +1,4 @@
-"""Small files by which processes agree: created only if there is none of the name, read and listed as they are now."""
+"""Small files with which processes coordinate: created only if the name is free, and read and listed without caches."""
 
 import os
 from collections.abc import Callable, Iterator

@@ -81,7 +81,7 @@ def info(path: str) -> dict[str, Any]:
 
 
 def glob(pattern: str) -> list[str]:
-    """Paths that match a pattern, sorted, as their file system has them: without a protocol, but HTTP's."""
+    """Paths that match a pattern, sorted, as their file system returns them: without a protocol, except HTTP."""
     fs, inner = file_system(pattern)
     fs.invalidate_cache()  # a process that lives for months must see this month's files
     return sorted(_call(fs, lambda: fs.glob(inner), redact_url(pattern)))
@@ -380,7 +380,7 @@ def is_full(error: BaseException) -> bool:
 
 @contextmanager
 def said_of(folder: str) -> Iterator[None]:
-    """Raise DiskFullError, which names the folder, in place of an error within the block that says a disk is full."""
+    """Raise DiskFullError, which names the folder, instead of an error within the block that a disk is full."""
     try:
         yield
     except DiskFullError:

@@ -1,6 +1,6 @@
-"""The one reader of a home: its finished stages, what they were made of and what they hold, and the unfinished ones.
+"""The only reader of a home: its finished stages, their inputs and contents, and the unfinished stages.
 
-A home is read as it is when it is first asked; make another `Home` to see what has come since. Manifests are read here,
+A home is read on first use; create another `Home` to see later changes. Manifests are read here,
 in `gristmill.storage.layout` and by the engine, and nowhere else.
 """
 
@@ -259,7 +259,7 @@ class Home:
         try:
             manifest = layout.manifest(folder)
         except layout.ManifestError as error:
-            # a home keeps the stages of other versions, beside which those of this one are in order
+            # a home keeps the stages of other versions; those of this version are valid
             return UnreadableStage(name, key, folder, str(error))
         if manifest is None:
             return UnfinishedStage(name, key, folder, len(files.names(files.join(folder, "done"))))

@@ -9,7 +9,7 @@
         parts.json                   what each job wrote and counted, a line for each
         manifest.json                written last: the stage is finished. Of one size, however many parts there are
 
-A stage that was killed has no manifest; the same command finds its finished jobs and goes on.
+A stage that was killed has no manifest; the same command finds its finished jobs and resumes.
 """
 
 import re
@@ -50,8 +50,7 @@ class Part:
 
 
 class Parts(Sequence[Part]):
-    """Parts that are held as the lines of JSON that are written of them, about 1 kB each, and read when they are asked
-    for."""
+    """Parts that are held as their lines of JSON, about 1 kB each, and parsed on access."""
 
     def __init__(self, lines: Iterable[bytes] = ()) -> None:
         self.lines = list(lines)

@@ -361,7 +361,7 @@ class TrainingConfig(CheckedSettings):
 
 
 # May differ between a checkpoint and the run that resumes it: they change rounding at most, or only what is
-# kept and shown. So may guard.max_rollbacks: a run that ends had enough of them, whatever it was allowed.
+# kept and shown. So may guard.max_rollbacks: a run that ends had enough of them, whatever the setting was.
 NEUTRAL = frozenset(
     {
         "init_from", "micro_batch", "compile", "recompute", "loss_chunks", "accumulate",

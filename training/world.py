@@ -291,8 +291,8 @@ def sharded(model: ADecoder, training: TrainingConfig, vocab_size: int, world: W
     model.sums = chunked(sums, training.loss_chunks)
     if compiles:
         model.make_blocks = torch.compile(create_block_mask)
-    # Nothing that only looks at the model shall need more memory than a step; the same pieces for any number of ranks,
-    # since they decide rounding.
+    # An evaluation must not need more memory than a step. The pieces are the same for any number of ranks, since they
+    # affect rounding.
     tokens = -(-micro_batch(training, 1) * config.seq_len // training.loss_chunks)
     model.each_loss, model.each_score = (in_pieces(each, min(LOGITS, tokens * vocab_size)) for each in (losses, scores))
     policy = MixedPrecisionPolicy(
@@ -327,7 +327,7 @@ def sum_gradients(model: nn.Module) -> None:
 
 def reshard(model: nn.Module) -> None:
     """Drop all gathered weights: after a forward pass without a backward some are still there, in the precision of the
-    products, and would be used in place of what is loaded."""
+    products, and would be used instead of loaded weights."""
     for module in model.modules():
         if isinstance(module, FSDPModule):
             module.reshard()
@@ -377,7 +377,7 @@ def whole_weights(model: Decoder, world: World) -> dict[str, torch.Tensor]:
     return weights
 
 
-# What all ranks do together, beside sums: tell each other values, divide files among them, work for long.
+# What all ranks do together, besides sums: exchange values, divide files among them, do long work.
 
 
 T = TypeVar("T")
@@ -395,8 +395,8 @@ def all_gather(value: T) -> list[T]:
 
 
 def rank_slice(values: Sequence[T], own_disks: bool = False) -> Sequence[T]:
-    """Those of some values, alike on all ranks, that this rank works on. `own_disks`: the values are files of which
-    each node has its own, so that the ranks of each node divide them."""
+    """The part of some values, equal on all ranks, that this rank works on. `own_disks`: the values are files of which
+    each node has its own copy, so the ranks of each node divide them."""
     if own_disks and NODE_SIZE in os.environ:
         return values[int(os.environ[NODE_RANK]) :: int(os.environ[NODE_SIZE])]
     return values[dist.get_rank() :: dist.get_world_size()]

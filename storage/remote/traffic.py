@@ -23,13 +23,13 @@ def read_bytes() -> int:
 
 
 def count_opened() -> None:
-    """Called by whatever opens a file to read."""
+    """Call this when a file is opened for reading."""
     global _opened
     _opened += 1
 
 
 def count_read(size: int) -> None:
-    """Called by whatever has read so many bytes of a file."""
+    """Call this when so many bytes of a file were read."""
     global _read_bytes
     _read_bytes += size
 

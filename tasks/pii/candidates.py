@@ -311,8 +311,8 @@ class Sought:
     """What decides which candidates there are beside their bytes.
 
     key_beginnings: of all known keys, three bytes each at least; account_lengths: int64, shape (26, 26), by the letters
-    of a country; groupings: of phone numbers, int64 and ascending, see `plans.groupings`; codes: whether those of shape
-    CODE are found.
+    of a country; groupings: of phone numbers, int64 and ascending, see `phones.groupings`; codes: whether those of
+    shape CODE are found.
     """
 
     key_beginnings: tuple[bytes, ...]

@@ -236,7 +236,7 @@ def _is_password(value: bytes, quoted: bool) -> bool:
     return quoted or not (_CALL.search(value) or _NAME.match(value))
 
 
-def said(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:
+def named_passwords(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:
     """Where the candidate has a password, given the word that ends before it."""
     word = _WORD.search(before)
     if not word:

@@ -83,7 +83,8 @@ def announced(data, begin, first):
 
 @nb.njit(nogil=True, cache=True)
 def grouped(grouping, zero, groupings):
-    """Whether a number is grouped as one of `groupings` (see `plans.groupings`); `zero`: whether it begins with one."""
+    """Whether a number is grouped as one of `groupings` (see `phones.groupings`); `zero`: whether it begins with
+    one."""
     index = np.searchsorted(groupings, grouping)
     if index < len(groupings) and groupings[index] == grouping:
         return True

@@ -23,9 +23,9 @@ from gristmill.tasks.pii.credentials import (
     blocks,
     hooks,
     keys,
+    named_passwords,
     of_curl,
     passwords,
-    said,
     tokens,
 )
 from gristmill.tasks.pii.emails import emails, escaped_emails, spelled, wide_emails
@@ -291,7 +291,7 @@ def _judges() -> dict[int, list[tuple[Kind, Callable[..., Iterable[tuple[int, in
         candidates.HOOK: [("api_key", hooks)],
         candidates.BLOCK: [("api_key", blocks)],
         candidates.LOGIN: [("api_key", passwords)],
-        candidates.PASSWORD: [("api_key", said), ("api_key", named)],
+        candidates.PASSWORD: [("api_key", named_passwords), ("api_key", named)],
         candidates.CURL: [("api_key", of_curl)],
         candidates.BASIC: [("api_key", basic)],
         candidates.CODE: [("national_id", identifiers.national_ids)],

@@ -54,7 +54,7 @@ def records(
     """Every record of an archive, in its order; a record's payload is there for responses, resources and conversions.
 
     `part`: only the records that begin in this range. `reading` is updated with the progress, and with how a range was
-    read: only if `ranges.corrected` finds nothing to correct are the records of all ranges those of the file.
+    read: only if `range_plan.corrected` finds nothing to correct are the records of all ranges those of the file.
 
     Where a compressed member holds more than one record, `offset` is that in the file's uncompressed content, and
     `length` is None. A payload over `max_bytes`, raw or decoded (`too_large`), one that its encoding does not fit

@@ -1,7 +1,7 @@
 """Which checkpoints there are below a folder and which of them stay, on this disk and in the object store.
 
 A home that is not on a local disk gets its checkpoints while training runs: `<store>/step-00000100/...`, COMMIT last,
-and beside them `metrics.jsonl` and its like, so that another machine goes on where this one ended. Imports no torch.
+and beside them `metrics.jsonl` and its like, so that another machine can resume where this one ended. Imports no torch.
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ def kept_steps(
     newest up to the step `peak`.
 
     The middle one is the newest at or before half of the run's `total` steps: to go back to when the end went wrong,
-    and to test resuming with. `peak`: the last step before the learning rate falls, which a longer run can go on from.
+    and to test resuming with. `peak`: the last step before the learning rate falls, from which a longer run can
+    continue.
     """
     ordered = sorted(steps)
     newest = [

@@ -59,7 +59,7 @@ def heldout_windows(
 ) -> HeldoutWindows:
     """Cut each held-out set into windows whose targets do not overlap; the last one may be short.
 
-    All of a set whose documents are fixed is read, so that the same text is evaluated whatever the tokenizer is.
+    All of a set whose documents are fixed is read, so that the same text is evaluated with any tokenizer.
     Another one with more than eval_tokens targets gives windows spread evenly over its length. Nothing depends on a
     seed or on the world size. `training`: with the objective masked, windows are masked, each the same way every time.
     """
@@ -199,7 +199,7 @@ class Evaluator:
         self.tokenizer = read_tokenizer(recorded.read(), recorded.path) if self.tasks else None
 
     def __call__(self, model: Decoder, last: bool) -> dict[str, float]:
-        """Metrics of the model, beside those of the unigram model after the `last` step; a collective."""
+        """Metrics of the model, and after the `last` step also those of the unigram model; a collective."""
         metrics = heldout_loss(model, self.windows, self.micro_batch, self.world)
         if self.tokenizer:
             metrics |= scored(task_scores(model, self.tasks, self.tokenizer, self.world, tokens=self.tokens))

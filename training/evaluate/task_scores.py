@@ -111,7 +111,7 @@ def scored(figures: dict[str, dict[str, float | int | None]]) -> dict[str, float
 
 def joined(context: str, continuation: str) -> tuple[str, str]:
     """The two texts as they are encoded. White space between them belongs to the continuation, since tokens begin with
-    it; where there is none, it is a space."""
+    it; without one, it is a space."""
     before = context.rstrip()
     between = context[len(before) :]
     if before and not between and not continuation[:1].isspace():

@@ -146,7 +146,7 @@ def model_config(hub_config: dict[str, Any]) -> ModelConfig:
 
 
 def tokenizer_file(folder: Path) -> Path:
-    """The tokenizer of a folder. Raises FileNotFoundError where there is none."""
+    """The tokenizer of a folder. Raises FileNotFoundError if there is none."""
     for name in TOKENIZERS:
         if (path := Path(folder) / name).is_file():
             return path

@@ -1,4 +1,4 @@
-"""Final weights as safetensors with a Hugging Face config beside them, and back.
+"""Final weights as safetensors with a Hugging Face config next to them, and back.
 
 The names are those of LlamaForCausalLM, with qk-norm of Qwen3ForCausalLM, and with the block nanochat of
 NanoChatForCausalLM. A model that none of them computes has a model type of our own, which `transformers` refuses.
@@ -69,7 +69,7 @@ def export_model(
 
 def save_weights(weights: dict[str, torch.Tensor], path: Path) -> None:
     """Write tensors by their public names."""
-    # the library makes a file that only its user may read, whatever the umask
+    # the library creates a file that only its user may read, and ignores the umask
     path.touch()
     rights = path.stat().st_mode
     save_file({name: tensor.contiguous() for name, tensor in weights.items()}, path, metadata={"format": "pt"})

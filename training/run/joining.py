@@ -1,12 +1,12 @@
-"""What a machine needs to join a run, where it shares no disk with the others: all of it is in the home, in the model's
-folder or beside it.
+"""What a machine needs to join a run without a shared disk: everything is in the home, in the model's folder or next to
+it.
 
     <folder>/join.json           settings of the run, and what was given to it; there while node 0 trains
     <folder>/given/<digest>      first weights and tasks, which node 0 has in local folders
     <folder>/checkpoints/        see `gristmill.training.checkpoint.store`
     <folder>/../mixture-<key>/   the training manifest, which names token shards, packed rows and tokenizer
 
-A node works in `<its local copy of the folder>/node-1`, so that nodes with one local folder are in nobody's way.
+A node works in `<its local copy of the folder>/node-1`, so that several nodes can use one local folder.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ launch() is for the flow: it runs torchrun's agent (`gristmill.training.run.agen
 single rank is started without an agent, which would load torch a second time to look after it.
 
 Exit codes: 0 done (result.json is there); STOPPED (75, EX_TEMPFAIL of sysexits.h) the ranks got SIGTERM,
-after a checkpoint if training had begun: run it again to go on; KILLED (137) or a negative one, a rank or the agent
+after a checkpoint if training had begun: run it again to resume; KILLED (137) or a negative one, a rank or the agent
 was ended by a signal; LOST (76) a rank lost the others; HUNG (124, as timeout(1) has it) a rank made no progress;
 anything else failed, and the log says why. FAILURE in the run's folder has the first error.
 """

@@ -58,7 +58,7 @@ LEADER_ALONE = timedelta(days=1)  # longest work of only rank 0; if it dies, the
 
 
 class Stopped(Exception):
-    """The run was asked to stop, and did after saving a checkpoint: run it again to go on."""
+    """The run was asked to stop, and stopped after saving a checkpoint: run it again to resume."""
 
 
 @contextmanager
@@ -81,8 +81,8 @@ COLLECT_ALL_EVERY = 1000  # steps; with only young generations, cycles that live
 
 @contextmanager
 def collected_by_steps() -> Iterator[Callable[[int], None]]:
-    """Python's garbage collector off, but for what is called with the number of each step: so all ranks collect at the
-    same steps, rather than wait for each one that does at some time."""
+    """Turn Python's garbage collector off, and yield a function to call with the number of each step. So all ranks
+    collect at the same steps, and do not wait for each other at different times."""
     was_on = gc.isenabled()
     gc.collect()
     gc.disable()
@@ -219,7 +219,7 @@ class Due(NamedTuple):
 
 
 def due(step: int, training: TrainingConfig, log_every: int, peak: int | None = None) -> Due:
-    """What is due after `step` steps. `peak`: the last one before the learning rate falls, if that is to be saved."""
+    """What is due after `step` steps. `peak`: the last one before the learning rate falls, if it must be saved."""
     last = step == training.steps
     evaluation = last or step % training.eval_every == 0
     checkpoint = last or step % training.checkpoint_every == 0 or step == peak
@@ -247,8 +247,8 @@ class Learner:
         self.plan, self.begins_phase, self.seq_len = order.plan, order.begins_phase, run.model.seq_len
 
     def rate(self, step: int, batch: int, events: Sequence[Event]) -> float:
-        """The learning rate of a step, counted from 1, on a batch, counted from 0: that of the schedule by the tokens
-        of so many batches, times what the size of this one and rollbacks, which are among `events`, make of it."""
+        """The learning rate of a step, counted from 1, on a batch, counted from 0: that of the schedule after the
+        tokens of so many batches, times factors for the size of this batch and for the rollbacks among `events`."""
         training = self.training
         done, warmup, total = (
             self.plan.first(steps) * self.seq_len for steps in (step, training.warmup_steps, training.steps)

@@ -1,4 +1,4 @@
-"""What the steps of a run have found: kept on the device, read for several steps at once, and written down."""
+"""The figures of steps: kept on the device, read for several steps at once, and written to the logs."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ class Record:
         self.after[f"time/{what}_seconds"] = time.perf_counter() - began
 
     def write(self, heldout: dict[str, float]) -> bool:
-        """Write down the steps that were read, `heldout` with the last of them; whether the run shall stop.
+        """Write the steps that were read, `heldout` with the last of them. Returns whether the run must stop.
 
         Raises FloatingPointError for a step that was not finite, unless the guard is on or the loss scale had room to
         fall.

@@ -1,4 +1,4 @@
-"""Carries out what the guard decides: goes back to a checkpoint, leaves batches out, or ends the run with a report."""
+"""Carries out decisions of the guard: goes back to a checkpoint, leaves batches out, or ends the run with a report."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Recovery:
         return replayed_events
 
     def forced(self, step: int) -> int | None:
-        """The verdict on the update of a step (from 1) that a replayed run has taken; None: it is to be judged."""
+        """The verdict on the update of a step (from 1) that a replayed run has taken; None: it must be judged."""
         if self.replayed is None:
             return None
         return next((code for code, why in REASONS.items() if why == self.replayed.get(step)), APPLIED)

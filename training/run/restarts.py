@@ -86,7 +86,7 @@ class Attempts:
             files.remove(self.address)
 
     def _read(self) -> str:
-        """The newest name; empty where there is none, or the store does not answer."""
+        """The newest name; empty if there is none, or if the store does not answer."""
         with suppress(OSError, RuntimeError):  # RemoteIOError is one
             return str(checked_json.read(self.address)["attempt"])
         return ""

@@ -1,4 +1,4 @@
-"""Metrics: always to files beside the run, and to MLflow when there is a run to log to. Rank 0 only.
+"""Metrics: always to files next to the run, and to MLflow if there is a run to log to. Rank 0 only.
 
 metrics.jsonl  {"step", metric: value, ...}, what the weights decide: the same bytes for the same run
 timing.jsonl   the same for what the machine decides: tokens a second
@@ -139,7 +139,7 @@ def _is_upto(line: str, step: int) -> bool:
 
 
 def quiet_database() -> None:
-    """Let MLflow not log errors of its database, which it also raises: with each come pages of traceback."""
+    """Keep MLflow from logging errors of its database with pages of traceback; it also raises them."""
     # a filter, since MLflow and Prefect set levels of loggers again
     logging.getLogger("mlflow.store.db.utils").addFilter(_is_without_trace)
 
@@ -183,7 +183,8 @@ class MlflowSender:
         self.artifacts.append((path, folder))
 
     def go_back(self, step: int) -> None:
-        """Points of steps after `step` that are added from now on are new ones, and sent beside the old ones."""
+        """Points of steps after `step` that are added from now on are new ones, and sent in addition to the old
+        ones."""
         with self.lock:
             self.waiting.append((GO_BACK, 0.0, 0, step))
 
@@ -291,7 +292,7 @@ class Tracker:
         self.timing = JsonLines(self.out / TIMING, step, written.get(TIMING))
 
     def go_back(self, step: int) -> None:
-        """Forget the steps after `step` in the files. MLflow keeps what it has, and gets the new points beside it."""
+        """Forget the steps after `step` in the files. MLflow keeps its points, and gets the new ones in addition."""
         self.metrics.file.close()
         self.timing.file.close()
         self._open(step, {})

@@ -151,7 +151,7 @@ def skipped_updates(events: Sequence[Event]) -> dict[int, str]:
 
 
 BEFORE = 32  # losses that a spike is measured against
-NEWEST = 8  # losses that make a spike: the median of them counts, so that a single bad batch is none
+NEWEST = 8  # losses that make a spike: their median counts, so that a single bad batch does not make one
 DEVIATIONS = 7  # as OLMo 2 counts spikes (arXiv 2501.00656): seven standard deviations from a rolling average
 MIN_RISE = 0.1  # of the loss; smaller ones are left alone
 # Share of the steps after the warm-up at which a loss must be below the unigram entropy. Of small runs (400 steps, 38

@@ -1,5 +1,5 @@
-"""How a model does inside: sizes of updates, activations and attention logits, looked at every `monitor_every` steps;
-and how well the machine is used."""
+"""The inside of a model: sizes of updates, activations and attention logits, measured every `monitor_every` steps; and
+how well the machine is used."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class NoiseScale:
 
     @property
     def value(self) -> float:
-        """In sequences; NaN while there is none: before the first step, or where |G|^2 is lost in the noise."""
+        """In sequences; NaN if there is none: before the first step, or if |G|^2 is lost in the noise."""
         return self.means[0] / self.means[1] if self.means and self.means[1] > 0 else math.nan
 
 
@@ -133,7 +133,7 @@ class Power:
 
 
 def gpu_watts(device: torch.device) -> float | None:
-    """What a GPU draws at the moment; None for a CPU, and where NVML's Python package is not installed."""
+    """The current power of a GPU in watts; None for a CPU, and if NVML's Python package is not installed."""
     if device.type != "cuda":
         return None
     try:
@@ -177,8 +177,8 @@ def measured_flops(device: torch.device, dtype: torch.dtype | None) -> float:
 
 
 class Machine:
-    """What timing.jsonl has beside the speed: MFU, memory, the use of the processor, and what is drawn. Rank 0's, but
-    for MFU and the number of processes."""
+    """Metrics of timing.jsonl besides the speed: MFU, memory, use of the processor, and power. Those of rank 0, except
+    MFU and the number of processes."""
 
     def __init__(self, model: ModelConfig, vocab_size: int, world: World, dtype: torch.dtype | None) -> None:
         self.world, self.seq_len = world, model.seq_len
