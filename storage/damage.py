@@ -48,7 +48,7 @@ def name_of(path: str) -> str:
 
 
 def check_name(path: str, name: str) -> None:
-    """Raise DamagedFileError for a file that notes another name than that of its place. A stage's folder may have been
+    """Raise DamagedFileError for a file that notes a name other than its own. A stage's folder may have been
     copied out of its home."""
     if name != name_of(path) and not ("/" in name and path.endswith(f"/{name}")):
         raise damaged(path, f"is another file: it was written as {name}")

@@ -92,7 +92,7 @@ def exists(path: str) -> bool:
 
 
 def is_folder(path: str) -> bool:
-    """Whether there is such a folder. An address of HTTP is a file: its servers know no folders."""
+    """Whether the folder exists. An address of HTTP is a file: its servers know no folders."""
     entry = _info_or_none(path)
     return entry is not None and entry["type"] == "directory"
 
@@ -190,7 +190,7 @@ def recording(folder: str) -> Iterator[dict[str, dict[str, Any]]]:
 
 def facts(f: IO[bytes]) -> dict[str, Any]:
     """By what a damaged file is recognized: `bytes`; `content`, the xxh3-128 of all of it; and of a Parquet file, whose
-    pages have checksums of their own, `footer`, that of the end that says where they are. Reads the file once."""
+    pages have checksums of their own, `footer`, the digest of the end that says where they are. Reads the file once."""
     size = f.seek(0, os.SEEK_END)
     f.seek(0)
     digest = xxhash.xxh3_128()
@@ -310,7 +310,7 @@ def checksum(path: str) -> str:
     return digest.hexdigest()
 
 
-Digest = xxhash.xxh3_128  # of bytes that come piece by piece; `digest` is that of all of them
+Digest = xxhash.xxh3_128  # of bytes that come piece by piece; `digest` is the same of all bytes at once
 
 
 def digest(data: bytes) -> str:

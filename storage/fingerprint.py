@@ -38,8 +38,8 @@ def fingerprint(path: str, notes: str, remote_io: RemoteIOConfig | None = None) 
 
 
 def stated(path: str, remote_io: RemoteIOConfig | None = None) -> Stated:
-    """A file's size and state, or those of all in a local folder; one request for a remote one. Raises OSError of a
-    local file that is not there, RemoteIOError."""
+    """The size and state of a file, or of all files in a local folder; one request for a remote one. Raises OSError of
+    a local file that is not there, RemoteIOError."""
     if not files.is_local(path):
         from gristmill.storage.remote import streams  # its libraries take long to import
 

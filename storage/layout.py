@@ -137,7 +137,7 @@ def done_path(folder: str, phase: str, number: int) -> str:
 
 def manifest(folder: str) -> dict | None:
     """The manifest of a finished stage, or None. One request. Raises ManifestError where it cannot be used, also where
-    it is that of another stage."""
+    it is of another stage."""
     path = files.join(folder, "manifest.json")
     try:
         data = files.read_bytes(path)

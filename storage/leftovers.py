@@ -1,4 +1,4 @@
-"""Temporary files that have their owner in their name, so that those of a killed process can be told and removed."""
+"""Temporary files with their owner in their name, so that files of a killed process can be recognized and removed."""
 
 import os
 import re

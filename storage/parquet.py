@@ -55,7 +55,7 @@ class Writing:
 
 @contextmanager
 def create_checked(path: str, schema: pa.Schema, **options: Any) -> Iterator[Writing]:
-    """A file that is written table by table; `options` are those of `pq.ParquetWriter`."""
+    """A file that is written table by table; `options` are passed to `pq.ParquetWriter`."""
     footers: list[pq.FileMetaData] = []
     with files.create(path) as f:
         with pq.ParquetWriter(f, schema, metadata_collector=footers, **options) as out:
@@ -156,7 +156,7 @@ def _joined(ranges: Iterable[tuple[int, int]], remote_io: RemoteIOConfig) -> Ite
 
 
 class CheckedFile:
-    """An open file. `metadata`: its footer, parsed; `schema`: that of its tables."""
+    """An open file. `metadata`: its footer, parsed; `schema`: of its tables."""
 
     def __init__(self, path: str, data: _Mapped | _Fetched) -> None:
         self._path, self._data = path, data

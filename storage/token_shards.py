@@ -131,7 +131,7 @@ def write_tokens(path: str, ids: list[str], documents: list[np.ndarray], dtype: 
 
 
 PHASE = "encode"  # in which a stage of tokens writes its shards
-SPLIT = "train"  # of the names of files: those of evaluation documents are `heldout`
+SPLIT = "train"  # in names of files; files of evaluation documents have `heldout`
 
 
 def index_path(folder: str, shard: int) -> str:

@@ -24,7 +24,7 @@ from gristmill.training.model_config import ModelConfig, Parallel
 from gristmill.training.start import Start
 
 TRAINING_VERSION = 2  # raised when equal settings and data give other losses
-CHECKPOINTS = "checkpoints"  # the folder of them in that of a run
+CHECKPOINTS = "checkpoints"  # their folder in the folder of a run
 DOCUMENT_LOSSES = "document_losses.parquet"
 RENDEZVOUS = "TRAINING_RENDEZVOUS"  # environment variable: where ranks find each other, as a URL of torch.distributed
 
@@ -37,7 +37,7 @@ class Rates(NamedTuple):
     embedding: float
 
 
-# "The defaults" in docs/explanation/training.md. Those of AdamW are not swept.
+# "The defaults" in docs/explanation/training.md. The settings of AdamW are not swept.
 OWN_RATES = {"adamw": Rates(3e-3, 1.0), "muon": Rates(6e-3, 3.0)}
 
 
@@ -90,7 +90,7 @@ class Parametrization(CheckedSettings):
 
     @property
     def layers(self) -> int:
-        """Those of the base of completep."""
+        """The layers of the base model of completep."""
         assert self.base_layers is not None, "validated"
         return self.base_layers
 
@@ -268,7 +268,7 @@ class TrainingConfig(CheckedSettings):
 
     @model_serializer(mode="wrap")
     def _with_engine(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
-        """The keys of stages are those of homes whose records had `engine`."""
+        """The keys of stages are the same as in homes whose records had `engine`."""
         values: dict[str, Any] = handler(self)
         return values | {"engine": "gristmill"} if (info.context or {}).get(KEY) else values
 
@@ -311,7 +311,7 @@ class TrainingConfig(CheckedSettings):
 
     @property
     def rates(self) -> Rates:
-        """The peak learning rate of the blocks' matrices, after the warm-up, and that of the embedding over it."""
+        """The peak learning rate of the blocks' matrices, after the warm-up, and the ratio of the embedding's to it."""
         given, own = (self.learning_rate, self.embedding_rate), OWN_RATES[self.optimizer]
         return Rates(*(default if one is None else one for one, default in zip(given, own, strict=True)))
 
@@ -356,7 +356,7 @@ class TrainingConfig(CheckedSettings):
         return self.tokens_read(self.steps, seq_len)
 
     def tokens_read(self, steps: int, seq_len: int) -> int:
-        """Tokens of the batches of so many steps."""
+        """Tokens in the batches of the first `steps` steps."""
         return self.batches(seq_len).first(steps) * seq_len
 
 

@@ -31,7 +31,7 @@ class Denoiser(NamedTuple):
     mode: str = ""
 
     def counts(self, tokens: int) -> tuple[int, int]:
-        """(corrupted tokens, spans) of a sample of so many tokens, by T5's rules: rounded, at least one of each, and
+        """(corrupted tokens, spans) of a sample of `tokens` tokens, by T5's rules: rounded, at least one of each, and
         at least one token stays before each span."""
         corrupted = min(max(round(tokens * self.rate), 1), tokens - 1)
         if self.mean is None:
@@ -53,7 +53,7 @@ UL2 = (
 
 
 def denoisers(training: TrainingConfig) -> tuple[Denoiser, ...]:
-    """Those of the objective; none where it corrupts nothing."""
+    """The denoisers of the objective; none if it corrupts nothing."""
     if training.objective == "span_corruption":
         return (Denoiser(training.mean_span, training.corruption_rate),)
     return UL2 if training.objective == "ul2" else ()

@@ -83,14 +83,14 @@ MEASURED_MFU = (
     (1.3e9, 0.541, "H200"),
     (1.3e9, 0.546, "H100"),
 )
-MFU_RANGE = 2.0  # a model so many times as large or as small as one that was measured is taken to reach its share
+MFU_RANGE = 2.0  # a model up to this many times as large or as small as a measured one is assumed to reach its share
 # Seconds of a run besides its steps on a GPU that is not here: the first run of `3m` took as long on one H200, with
 # an empty compile cache (docs/explanation/training.md). No other start on a GPU was recorded.
 GPU_RUN_SECONDS = 45.0
 
 
 def measured_mfu(device_name: str, parameters: int) -> float | None:
-    """The measured share of a device's data sheet for a model of about so many parameters; None without a record."""
+    """The measured share of a device's data sheet for a model of about this size; None without a record."""
     name = device_name.lower()
     near = [
         (abs(math.log(parameters / size)), share)
@@ -101,7 +101,7 @@ def measured_mfu(device_name: str, parameters: int) -> float | None:
 
 
 def data_sheet(device_name: str) -> DataSheet | None:
-    """That of a device; None for one not listed. The case of letters does not count."""
+    """The data sheet of a device by its name, in upper or lower case; None if it is not listed."""
     lowercase_name = device_name.lower()
     return next((sheet for name, sheet in DATA_SHEETS.items() if name.lower() in lowercase_name), None)
 

@@ -87,7 +87,7 @@ LOGITS = 1 << 24
 
 def in_pieces(each: Callable[..., torch.Tensor], logits: int = LOGITS) -> Callable[..., torch.Tensor]:
     """`token_losses` or `token_scores` over pieces of the tokens, of which one at a time has its logits in memory, at
-    most so many or those of one token. Where gradients are wanted they are computed again in the backward pass."""
+    most `logits`, or one token's. Where gradients are wanted they are computed again in the backward pass."""
 
     def whole(x: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor, softcap: float | None) -> torch.Tensor:
         size = max(1, logits // len(weight))

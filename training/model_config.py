@@ -75,7 +75,7 @@ class ModelConfig(CheckedSettings):
 
     @property
     def ffn_dim(self) -> int:
-        """8/3 dim keeps the parameter count of a 4x MLP with three matrices in place of two (Shazeer 2020)."""
+        """8/3 dim keeps the parameter count of a 4x MLP with three matrices instead of two (Shazeer 2020)."""
         if self.ffn:
             return self.ffn
         return -(-8 * self.dim // (3 * 32)) * 32 if self.block == "llama" else 4 * self.dim
@@ -91,7 +91,7 @@ class ModelConfig(CheckedSettings):
         return {"kv_heads": self.kv_head_count, "ffn": self.ffn_dim}
 
     def parameters(self, vocab_size: int) -> int:
-        """Those of matrices and embeddings; gains of norms are left out."""
+        """Parameters of matrices and embeddings, without gains of norms."""
         attention = 2 * self.dim * self.head_dim * (self.heads + self.kv_head_count)
         block = attention + self.ffn_matrices * self.dim * self.ffn_dim
         return vocab_size * self.dim * (1 if self.tie_embeddings else 2) + self.layers * block

@@ -2,8 +2,8 @@
 
     tokens of text ──Objective──▶ seq_len + 1 ids, of which ~id is read and no target, padded with end-of-text tokens
 
-Span corruption, for a decoder: what stays with a sentinel in place of each span; then each span after its sentinel,
-and a last sentinel. With sentinels A, B, C, and the targets after the bar:
+Span corruption, for a decoder: the remaining text with a sentinel instead of each span; then each span after its
+sentinel, and a last sentinel. With sentinels A, B, C, and the targets after the bar:
 
     the quick brown fox jumps over      the A fox B | A quick brown B jumps over C
 
@@ -147,7 +147,7 @@ def _prefixed(text: np.ndarray, prefix: int) -> np.ndarray:
 
 
 def _parts(total: int, parts: int, key: int) -> list[int]:
-    """A random one of the ways to write `total` as a sum of so many numbers above 0, each as likely."""
+    """A random one of the ways to write `total` as a sum of `parts` numbers above 0, each as likely."""
     if parts == 1:
         return [total]
     cuts = np.sort(permute(np.arange(parts - 1), total - 1, str(key).encode())) + 1

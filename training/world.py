@@ -114,7 +114,7 @@ def rows_per_rank(batch: int, world: int, micro_batch: int) -> int:
 def local_part(whole: torch.Tensor, sharded: torch.Tensor) -> torch.Tensor:
     """The part of a tensor, which every rank has, that is this rank's of `sharded`.
 
-    The last dimension of a mesh has cut first: that of tensor parallelism, whose parts FSDP cuts again.
+    The last dimension of a mesh has cut first: tensor parallelism, whose parts FSDP cuts again.
     """
     assert isinstance(sharded, DTensor), "fully_shard has cut every parameter"
     mesh = sharded.device_mesh
@@ -142,7 +142,7 @@ def whole_tensor(tensor: DTensor) -> torch.Tensor:
 
 
 def copies(parameter: torch.Tensor, world: World, stages: int = 1) -> int:
-    """Ranks of the world that hold the same part of a parameter. `stages`: those of a pipeline that have it."""
+    """Ranks of the world that hold the same part of a parameter. `stages`: the stages of a pipeline that have it."""
     assert isinstance(parameter, DTensor), "fully_shard has cut every parameter"
     sizes = (parameter.device_mesh.size(i) for i, kind in enumerate(parameter.placements) if not kind.is_replicate())
     return stages * world.size // (world.pipeline.size * math.prod(sizes))
@@ -406,7 +406,7 @@ def all_do(work: Callable[[], None], group: dist.ProcessGroup | None = None) -> 
     """Let each rank do its work, however long that takes, and return when all have; a collective.
 
     No rank waits in silence for another: they meet every few seconds, so the group's time limit is for a rank that is
-    gone, and not for a slow one. Raises what the work of this rank raised; else RuntimeError with what that of
+    gone, and not for a slow one. Raises what the work of this rank raised; else RuntimeError with what the work of
     another rank did.
     """
     with ThreadPoolExecutor(1, "work") as thread:

@@ -176,7 +176,7 @@ class _File:
         return data
 
     def tail(self, length: int) -> bytes:
-        """The last bytes, at most so many; none from a store that is not asked so. Then the size is known."""
+        """The last bytes, at most `length`; none from a store without such requests. Then the size is known."""
         data = self._with_retries(lambda: self.backend.tail(length), f"{self.label}, its end", NEVER)
         traffic.count_read(len(data))
         return data

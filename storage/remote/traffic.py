@@ -17,8 +17,8 @@ def opened() -> int:
 
 
 def read_bytes() -> int:
-    """Bytes that this process has read from files, as they are stored: of Parquet those of the columns that were
-    asked for."""
+    """Bytes that this process has read from files, as they are stored: of Parquet only the columns that were
+    requested."""
     return _read_bytes
 
 
@@ -29,7 +29,7 @@ def count_opened() -> None:
 
 
 def count_read(size: int) -> None:
-    """Call this when so many bytes of a file were read."""
+    """Call this when `size` bytes of a file were read."""
     global _read_bytes
     _read_bytes += size
 

@@ -45,7 +45,7 @@ class Found:
 
 
 def required(settings: Indexing, words: np.ndarray | float) -> np.ndarray:
-    """The share that an item of such a length needs: 1 for short ones, the threshold for long ones."""
+    """The share that an item of this length needs: 1 for short ones, the threshold for long ones."""
     length = settings.tolerant_words - settings.strict_words
     excess = np.clip((np.asarray(words) - settings.strict_words) / length, 0, 1)
     return 1 - (1 - settings.threshold) * excess
@@ -53,7 +53,7 @@ def required(settings: Indexing, words: np.ndarray | float) -> np.ndarray:
 
 @lru_cache(1)
 def least_questions(index: Index) -> np.ndarray:
-    """The share of its question that each item needs at least, whatever there is of its answer and passage: [I]."""
+    """The share of its question that each item needs at least, regardless of its answer and passage: [I]."""
     settings, items = index.settings, len(index.id)
     sizes, lengths = np.zeros((2, 3, items), np.int64)
     np.maximum.at(sizes, (index.kind, index.item), index.stop - index.start)
@@ -70,7 +70,7 @@ def least_questions(index: Index) -> np.ndarray:
 
 
 def _weights(answer: np.ndarray, passage: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The weights of an answer and a passage of so many words; 0 words: there is none."""
+    """The weights of an answer and a passage by their numbers of words; 0 words: there is none."""
     of_answer = np.where(passage > 0, _ANSWER_BESIDE, _ANSWER)
     of_passage = np.where(answer > 0, _PASSAGE_BESIDE, _PASSAGE)
     return of_answer * np.minimum(answer / _CONFIDENT, 1), of_passage * np.minimum(passage / _CONFIDENT, 1)

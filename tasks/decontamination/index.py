@@ -200,7 +200,7 @@ def _ngrams(
     words: np.ndarray, ends: np.ndarray, item: np.ndarray, kind: np.ndarray, settings: Indexing
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """(hash, item, place, kind of text) of the n-grams that documents are found by: of all texts, or only
-    of questions. Those of an item that are equal count once, at their last place or, for overlaps, at each."""
+    of questions. Equal n-grams of an item count once, at their last place or, for overlaps, at each."""
     hashes = ngram_hashes(words, ends, settings.words)
     text = np.repeat(np.arange(len(item)), np.diff(ends))
     if settings.method == "overlap":

@@ -119,7 +119,7 @@ def find_shard(folder: str, shard: int, documents: str, kept: str, index: str, s
 
 
 def unsearched_shard(folder: str, shard: int, kept: str) -> dict:
-    """Write null scores for a selection, and no hits: that of a source without the step."""
+    """Write null scores and no hits for a selection of a source without the step."""
     ids = parquet.read_table(kept, ["id"])["id"]
     nulls = {field.name: pa.nulls(len(ids), field.type) for field in SCORES if field.name != "id"}
     parquet.write_table(hits_file(folder, shard), HITS.empty_table())

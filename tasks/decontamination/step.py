@@ -122,7 +122,8 @@ class Decontamination(Indexing, Policy, CorpusStep):
 
     `overlap`: after decon (allenai/decon, doc/simple.md, doc/simple-details.md, version 0.3.0), with these differences:
 
-    - n-grams of 3 words, not of 5 tokens, lead to an item, and its share is that of the words that are next to one of
+    - n-grams of 3 words, not of 5 tokens, lead to an item, and its share is the share of the words that are next to one
+    of
       their neighbors in the item, weighted by their inverse document frequency, not the share of the n-grams: one
       changed word takes n n-grams with it;
     - every n-gram of a document is looked up, not every tenth: with a fifth of the words changed a question keeps half

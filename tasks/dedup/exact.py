@@ -86,7 +86,7 @@ class UrlDedup(Exact):
 # files:
 #
 #     hashes/00000.parquet          by `hash`: hash, low, id, order_0, ..., shard: one row a document
-#     dropped/00000.parquet         by `shard`: shard, id, hash, low, representative, size: those of a partition
+#     dropped/00000.parquet         by `shard`: shard, id, hash, low, representative, size: the rows of a partition
 #     verdicts/00000.parquet        the same of a range of shards, until the stage ends
 #     part-00000.parquet, ledger/   the kept documents of a shard, and why the others are gone
 #
@@ -191,7 +191,7 @@ def split_shard(folder: str, shard: int, documents: str, kept: str, verdicts: Co
 def _compared_by(values: pa.ChunkedArray, settings: Exact) -> tuple[np.ndarray, np.ndarray]:
     """The halves of each document's digest, uint64 (n, 2), and whether it has anything to be compared by (n).
 
-    Holds a megabyte of words, or those of one document.
+    Holds a megabyte of words, or the words of one document.
     """
     match settings:
         case ContentDedup():

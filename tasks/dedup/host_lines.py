@@ -79,7 +79,7 @@ class HostLines(Passages):
 #     repeated/00000.parquet    by `shard` int64: place int64, of all that is cut for a partition
 #
 # `hash` is that of the line and of its host, so the lines of one host are in all partitions. Only hosts with at least
-# `min_pages` pages have rows there. Ranks and places are those of `gristmill.tasks.dedup.passages`.
+# `min_pages` pages have rows there. Ranks and places are defined in `gristmill.tasks.dedup.passages`.
 
 # What a job that adds holds for a host of a shard, and what a shard's range holds for one of its hosts.
 HOST_BYTES, NEEDED_BYTES = 100, 24
@@ -155,7 +155,7 @@ def hash_lines(
 
 
 def find_lines(folder: str, partition: int, ranges: KeyRanges, among: SortedFiles, shards: KeyRanges | None) -> dict:
-    """Write the places of all lines of a range of keys that enough pages have, but for those of the first page.
+    """Write the places of all lines of a range of keys that enough pages have, except on the first page.
     `shards`: the ranges by which the file is read, see `exchange.write`.
 
     Holds about 120 bytes for each line of the range.

@@ -97,7 +97,7 @@ class SentenceDedup(Passages):
     that is not the first of its kind. So each sentence stays at least once. The code of C4 (c4_utils.py of
     tensorflow/datasets) compares single lines instead, in lower case: that is nearer to `line_dedup`.
 
-    Minimum lengths are those of datatrove. Differences: spans are normalized as in `line_dedup` (datatrove replaces a
+    Minimum lengths are datatrove's. Differences: spans are normalized as in `line_dedup` (datatrove replaces a
     number of any length by one 0, and drops the marks of all scripts), there is no `min_words_to_remove_span` (0), and
     sentences are those of `gristmill.tasks.kernels.scan`.
 
@@ -149,7 +149,7 @@ _NUMBER = np.int64((1 << 32) - 1)
 
 
 def partitions(characters: int) -> int:
-    """Into how many partitions the passages of so many characters are divided."""
+    """The number of partitions for the passages of a text of `characters` characters."""
     return exchange.partitions_of(characters // PASSAGE_CHARACTERS, PASSAGE_BYTES)
 
 

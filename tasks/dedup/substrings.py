@@ -105,7 +105,7 @@ _END = np.uint8(0xFF)  # after each word: not a byte of UTF-8
 
 @dataclass(frozen=True)
 class _Units:
-    """The words or bytes of some documents: those of document d are values[offsets[d]:offsets[d + 1]].
+    """The words or bytes of some documents: document d has values[offsets[d]:offsets[d + 1]].
 
     `ends`: int64, how many bytes the units before each take where their text is compared, and the sum at the end.
     `data`: the bytes; `start`, `stop`: where each word is there, None for bytes.
@@ -147,17 +147,17 @@ def _units(texts: pa.Array | pa.ChunkedArray, unit: str) -> _Units:
 
 
 def exchanged(folder: str, kind: str, jobs: int) -> SortedFiles:
-    """The files of a kind that so many jobs have written."""
+    """The files of a kind that `jobs` jobs have written."""
     return SortedFiles(files.join(folder, kind), jobs)
 
 
 def by_shard(shards: int, rows: int, row_bytes: int) -> KeyRanges:
-    """The ranges of shards by which so many rows with a column `node` are put together."""
+    """The ranges of shards by which `rows` rows with a column `node` are put together."""
     return KeyRanges(min(shards, exchange.partitions_of(rows, row_bytes)), shards, each=NODES)
 
 
 def partitions(characters: int, settings: SpanSearch) -> int:
-    """Into how many partitions the runs of windows of so many characters are divided.
+    """The number of partitions for the runs of windows of `characters` characters.
 
     There are two runs in n/2 + 1 units (`gristmill.tasks.kernels.minimizers`), and a word takes some four characters or
     more.
@@ -290,7 +290,7 @@ def find_block(
     content = table["content"].combine_chunks().dictionary_encode()
     copy_of = content.indices.to_numpy()
     distinct = content.dictionary
-    # `distinct` is in the order of the first copies, which is that of the ids
+    # `distinct` is in the order of the first copies, which is the order of the ids
     first_copy = np.append(True, copy_of[1:] > np.maximum.accumulate(copy_of)[:-1])[: len(copy_of)]
     copies = np.bincount(copy_of, minlength=len(distinct))
     whole = ~first_copy if settings.keep == "first" else copies[copy_of] > 1

@@ -28,6 +28,11 @@ def taken_down(documents: pa.Table, lists: Url) -> pa.ChunkedArray:
     return entries
 
 
+def allowed(documents: pa.Table, lists: Url) -> pa.Table:
+    """The documents (columns `id`, `url`) that no list names."""
+    return documents.filter(pc.is_null(taken_down(documents, lists))) if len(documents) else documents
+
+
 @lru_cache(1)
 def _listed_ids(lists: Url) -> list[tuple[str, pa.Array]]:
     """The lines of the lists, some megabytes at a time, each with its list's label; read once per process, and held."""

@@ -212,7 +212,7 @@ def decide_shard(
     source: str = "",
 ) -> dict:
     """Apply decisions to stored signals, which may be in several parts; writes the ids that stay, and the ledger.
-    `exempt`: see `of_source`; `source`: that of the shard, where a step does not apply to all."""
+    `exempt`: see `of_source`; `source`: the shard's source, where a step does not apply to all."""
     decisions = of_source(decisions, exempt, source)
     table = gathered(signals, kept, decisions)
     arriving = parquet.read_table(kept, SELECTION.names)

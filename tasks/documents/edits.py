@@ -124,7 +124,7 @@ def scanned(text: kernels.scan.Scan, edits: Edits, remaining: pa.ChunkedArray | 
 
 
 def merged(edits: Edits) -> Edits:
-    """The same cuts, those of one rule that touch each other made one."""
+    """The same cuts, with adjacent cuts of one rule merged."""
     if not len(edits):
         return edits
     plain = pc.equal(edits.replacement, "").to_numpy(zero_copy_only=False)

@@ -49,7 +49,7 @@ class Column(Settings):
 
 
 class OwnColumn(Settings):
-    """A column of the sources' own. `type`: Arrow's; `feature`: that of the Hugging Face `datasets`, as its YAML has
+    """A column of the sources' own. `type`: Arrow's; `feature`: the type in Hugging Face `datasets`, as its YAML has
     it."""
 
     name: str
@@ -111,7 +111,7 @@ def export_shard(
 
 
 def curated_schema(documents: pa.Schema, columns: Iterable[Column]) -> pa.Schema:
-    """The columns of curated documents as they are handed on; `documents`: those of the parts with the texts."""
+    """The columns of curated documents as they are exported; `documents`: the columns of the parts with the texts."""
     carried = [documents.field(name) for name in (*CARRIED, *own_of(documents))]
     return pa.schema([*carried, *(column.field for column in columns)])
 

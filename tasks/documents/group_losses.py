@@ -68,7 +68,7 @@ _COUNTS = pa.schema({"by": pa.string(), "group": pa.string(), "step": pa.string(
 
 
 def counts_folder(folder: str, level: int | None = None) -> str:
-    """The folder of counts while the stage is made: those of shards at level 0, then sums of them."""
+    """The folder of counts while the stage is made: counts of shards at level 0, then sums of them."""
     base = files.join(folder, "counts")
     return base if level is None else files.join(base, f"{level}")
 
@@ -220,8 +220,8 @@ def lost_too_much(groups: Sequence[Group], every: Iterable[Group], least: float,
 
 
 def chance(kept: int, documents: int, like: np.ndarray) -> float:
-    """The probability that a group of so many documents keeps as few, or fewer, if its share is one of those whose log
-    odds are `like`, float64 (two or more,)."""
+    """The probability that a group of this size keeps as few documents, or fewer, if its share is one of those whose
+    log odds are `like`, float64 (two or more,)."""
     from scipy.special import expit  # here, since workers count without it
     from scipy.stats import binom, t
 

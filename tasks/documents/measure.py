@@ -114,7 +114,7 @@ def measured(documents: pa.Table, steps: Sequence[DocumentStep], source: str = "
 
 
 def _with_all_columns(table: pa.Table, given: Sequence[str], steps: Iterable[Step]) -> pa.Table:
-    """The columns `given`, and those of all steps in their order, null where there are none."""
+    """The columns `given`, and the columns of all steps in their order, null where there are none."""
     columns = {name: table[name] for name in given}
     for each in fields(steps):
         there = each.name in table.column_names

@@ -119,7 +119,7 @@ def uniform(values: pa.ChunkedArray, seed: int, purpose: str) -> np.ndarray:
 
 
 class Heldout(Settings):
-    """The documents that no training may see: not that of the model, the tokenizer or a scorer.
+    """The documents that no training may see: neither of the model nor of the tokenizer or a scorer.
 
     They are sampled only by their ids. So they are the same for every recipe on the same sources, whatever its seeds
     are and whatever its steps do with the texts, and a smaller fraction is a subset of a larger one.

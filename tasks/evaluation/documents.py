@@ -24,7 +24,7 @@ from gristmill.storage.damage import RecordedFile
 from gristmill.storage.schema import DOCUMENTS
 from gristmill.storage.token_shards import bin_path, write_tokens
 from gristmill.tasks.dedup.near.settings import Shingling
-from gristmill.tasks.dedup.takedowns import taken_down
+from gristmill.tasks.dedup.takedowns import allowed
 from gristmill.tasks.documents.selection import Heldout, read_rows, uniform
 from gristmill.tasks.evaluation.similar import index_of, overlaps
 from gristmill.tasks.tokens.encoding import encoder
@@ -116,7 +116,7 @@ def sample_shard(
         if heldout is not None:
             group = heldout.chosen(group)
         if takedowns is not None:
-            group = group.filter(pc.is_null(taken_down(group, takedowns)))
+            group = allowed(group, takedowns)
         cut = evaluated_part(group["text"], characters)
         has_word = pc.match_substring_regex(cut, _WORD)
         worded, cut = group.filter(has_word), cut.filter(has_word)
@@ -180,7 +180,7 @@ def _digest(part: pa.Table) -> str:
 
 
 def _evaluated(sampled: pa.Table, name: str, characters: int) -> pa.Table:
-    """Documents as those of a set, by id."""
+    """Documents as documents of a set, by id."""
     table = sampled.sort_by("id")
     text = evaluated_part(table["text"], characters)
     columns = {"id": table["id"], "set": pa.repeat(name, len(table)), "bytes": pc.binary_length(text).cast(pa.int64())}

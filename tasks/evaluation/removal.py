@@ -1,7 +1,7 @@
 """Remove the documents that models are evaluated on, and their near-duplicates, from the documents that are trained on.
 
 `heldout` holds out documents of the corpus itself. `evaluation_removal` removes the documents of evaluation sets, also
-those of other corpora. A stage's files:
+from other corpora. A stage's files:
 
     texts.parquet             TEXTS: the texts that documents are compared with; only of `evaluation_removal`
     part-00000.parquet, ...   the documents that stay, and the ledger of the others

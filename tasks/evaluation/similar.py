@@ -22,14 +22,14 @@ from gristmill.tasks.dedup.near.sign import shingle_sets
 from gristmill.tasks.documents.selection import select_groups
 from gristmill.tasks.kernels.ngrams import bit_table, possible_members
 
-THRESHOLD = 0.8  # that of the step `minhash`
+THRESHOLD = 0.8  # as in the step `minhash`
 _SHARED = 1 << 22  # shingles that texts share with reference texts, counted at a time
 _EVERY_HASH = 0, 1 << 64
 
 
 @dataclass(frozen=True, eq=False)
 class TextIndex:
-    """`sizes`: shingles of each text, (n,); `hashes`: those of all texts, sorted, each with its text in `owners`."""
+    """`sizes`: shingles of each text, (n,); `hashes`: of all texts, sorted, each with its text in `owners`."""
 
     shingling: Shingling
     sizes: np.ndarray

@@ -112,7 +112,7 @@ class _Asking:
         loop = asyncio.get_running_loop()
         loop.set_default_executor(ThreadPoolExecutor(min(_MAX_THREADS, 2 * self._concurrency)))
         try:
-            await self._batches.finish()  # those of a run that was killed
+            await self._batches.finish()  # batches of a run that was killed
             await self._pass(items())
             while self._error is None and await self._batches.finish():
                 self._check_refused(MAX_REFUSED)
@@ -132,7 +132,7 @@ class _Asking:
         return {"attempts": attempts, "bill": self._bill.as_record()}
 
     async def _pass(self, items: Items) -> None:
-        """Ask about all documents, with so many requests in flight."""
+        """Ask about all documents, with up to `concurrency` requests in flight."""
         self._counts.bytes = 0
         queue: asyncio.Queue[tuple[int, Sequence[Conversation]] | None] = asyncio.Queue(self._concurrency)
         workers = [asyncio.create_task(self._work(queue)) for _ in range(self._concurrency)]
@@ -224,7 +224,7 @@ class _Asking:
             self._refusal = answer.content
 
     def _check_refused(self, least: int) -> None:
-        """Raise ServerError if the server has refused all of at least so many requests."""
+        """Raise ServerError if the server has refused all requests, and they are enough to judge by."""
         if self._counts.errors == self._counts.new >= least:
             raise ServerError(
                 f"{self._server.host} refuses every request: {self._refusal}. Correct the step or the server"

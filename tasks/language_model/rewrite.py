@@ -44,7 +44,7 @@ CARRIED = pa.schema(
         pa.field("rewrite_new_names", pa.int64(), metadata={"what": "capitalized words that the document lacks"}),
     ]
 )
-# A part of the stage: `id` is that of the document.
+# A part of the stage: `id` is the document's.
 PART = pa.schema(
     [
         DOCUMENTS.field("id"),
@@ -164,7 +164,7 @@ class Rewrite(RewriteSettings, Checks, Sampling):
 
 
 class SingleRequest:
-    """A request and its answer, whatever that is.
+    """A request and its answer, good or not.
 
     Attributes:
         request: What to ask, None once it is answered.

@@ -58,7 +58,7 @@ def labels(path: str) -> list[str]:
 
 
 def recorded(path: str, checksum: str) -> RecordedFile:
-    """The model at an address with the checksum that a step has of it, or, without one, with that of today."""
+    """The model at an address with the checksum that a step recorded, or, without one, with its current checksum."""
     return RecordedFile(path, checksum or files.checksum(path))
 
 
@@ -168,7 +168,7 @@ _BATCH = 1000
 
 
 def fold(ids: pa.ChunkedArray, seed: int, folds: int) -> np.ndarray:
-    """The fold of each document, int64 (n,), below `folds`: that of the model which has not seen it."""
+    """The fold of each document, int64 (n,), below `folds`: the fold whose model has not seen it."""
     return np.floor(uniform(ids, seed, "quality-fold") * folds).astype(np.int64)
 
 
@@ -272,7 +272,7 @@ def ordered(settings: Classifier, fill: Callable[[Examples], None], n_folds: int
 
 
 def passes(settings: FastText, examples: int, n_labels: int = 2) -> int:
-    """How often a training reads so many examples of so many labels."""
+    """How often a training reads its examples, by the numbers of examples and labels."""
     updates = UPDATES * n_labels * 0.1 / settings.learning_rate
     return settings.epochs or max(MIN_EPOCHS, ceil(updates / max(1, examples)))
 

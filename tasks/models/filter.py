@@ -141,7 +141,7 @@ class LearnedFilter(CorpusStep):
         return ()
 
     def raw(self, sources: Sequence[str]) -> tuple[str, ...]:
-        """The sources that the reference is set against in training, of those of the recipe: all others."""
+        """The sources of the recipe that the reference is compared with in training: all others."""
         return tuple(sorted(set(sources) - set(self.reference)))
 
     @property

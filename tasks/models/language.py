@@ -276,7 +276,7 @@ class Language(Identification, DocumentStep):  # type: ignore[override]  # its l
     lid.176 names the languages of 30% of the texts rightly, in lower case of 93%, as it does of others. `model` may
     also be the address of another fastText model, as GlotLID or OpenLID, whose labels are then the languages. The label
     `unknown` says that the model cannot tell. Such a document is dropped unless `keep` names the label; then it is
-    kept, whatever its score.
+    kept with any score.
     """
 
     # 2: py3langid's model is the default, and the first 5,000 characters are read, 1,000 before

@@ -153,7 +153,7 @@ def pinned(step: MixedLanguages) -> MixedLanguages:
 
 
 def _groups(labels: list[str] | tuple[str, ...]) -> np.ndarray:
-    """The labels, those of languages that cannot be separated made one."""
+    """The labels, with languages that cannot be separated merged into one."""
     return np.array([RELATIVES.get(label, label) for label in labels], object)
 
 

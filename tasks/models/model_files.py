@@ -172,7 +172,7 @@ def _flag(data: mmap.mmap, offset: int) -> tuple[bool, int]:
 
 
 def _matrix(data: mmap.mmap, offset: int, quantized: bool, rows: int, width: int) -> int:
-    """Where a matrix of so many rows ends that begins at `offset`."""
+    """Where a matrix of `rows` rows ends that begins at `offset`."""
     normed = False
     if quantized:
         normed, offset = _flag(data, offset)

@@ -3,7 +3,7 @@
 A percentile is between two order statistics. These are found digit by digit, the highest 16 bits first: bit patterns
 of floats, suitably turned, sort as the floats do. For each digit the scores are read once, and those that share the
 digits found so far are counted by their next one. Counts are added up, so that neither the order of the parts nor how
-documents are divided among them changes a bit. The result is exact: that of `numpy.percentile` over all scores at once.
+documents are divided among them changes a bit. The result is exactly `numpy.percentile` of all scores.
 Sketches of quantiles (KLL, t-digest) take one pass, but their result depends on random numbers or on the order.
 """
 

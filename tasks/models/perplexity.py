@@ -129,7 +129,7 @@ def bucket_ends(settings: Cuts, scores: Sequence[str]) -> dict[str, list[float]]
 
 
 def find_ends(folder: str, number: int, settings: Cuts, scores: Sequence[str]) -> dict:
-    """`ends`: those of `bucket_ends`."""
+    """`ends`: the result of `bucket_ends`."""
     return {"ends": bucket_ends(settings, scores)}
 
 

@@ -250,7 +250,7 @@ def score_shard(
 
 
 def bounds(settings: Threshold, scores: Sequence[str]) -> list[Bound]:
-    """At least `min_score`, whatever the scores are; or at least the score that `keep_top` percent of all documents
+    """At least `min_score`; or at least the score that `keep_top` percent of all documents
     that the same model has scored have, so that documents with equal scores stay together. Two models of other halves
     of the examples need not be as sure as each other: one cut for both would keep more of one fold than of the other,
     which says nothing about documents. `scores`: the parts with scores."""
@@ -367,7 +367,7 @@ def bucket_shard(folder: str, shard: int, edges: Mapping[str, Mapping[str, list[
 
 
 def unnumbered_shard(folder: str, shard: int, kept: str) -> dict:
-    """Write `id` and `quality_bucket`, null, of a selection: that of a source without the step."""
+    """Write `id` and a null `quality_bucket` for a selection of a source without the step."""
     ids = parquet.read_table(kept, ["id"])["id"]
     parquet.write_table(
         layout.part(folder, shard), pa.table({"id": ids, "quality_bucket": pa.nulls(len(ids), pa.int32())})

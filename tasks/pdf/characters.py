@@ -24,7 +24,7 @@ RTL = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
 @dataclass(slots=True)
 class Character:
     """A character, or the text of several glyphs; none for a glyph of which no meaning is known, which takes room.
-    `index`: in pdfium's list. `space`: pdfium sees a gap before it. `drawn`: the right side is that of ink, not of the
+    `index`: in pdfium's list. `space`: pdfium sees a gap before it. `drawn`: the right side is the ink's, not the
     font's advance."""
 
     text: str

@@ -62,7 +62,7 @@ def with_end(payload: bytes) -> bytes | None:
 
 
 def _packed(payload: bytes) -> Iterator[bytes]:
-    """The whole objects of compressed streams, each as one by itself."""
+    """The complete objects in compressed streams, each as a separate object."""
     remaining_bytes = _UNPACKED
     for match in _STREAM.finditer(payload):
         begin = payload.rfind(b"obj", max(0, match.start() - _LOOKED), match.start())

@@ -84,7 +84,7 @@ def glyphs(page: pdfium.FPDF_PAGE, drawn: Objects) -> Glyphs:
         return Glyphs([], 0, 0, drawn.rulings, pdfium.FPDF_GetPageHeightF(page))
     try:
         width, height = pdfium.FPDF_GetPageWidthF(page), pdfium.FPDF_GetPageHeightF(page)
-        # places are those of a page that is not rotated
+        # places are as on a page that is not rotated
         sides = (height, width) if pdfium.FPDFPage_GetRotation(page) % 2 else (width, height)
         page_characters = characters(textpage, sides, drawn.replacements)
         rulings = drawn.rulings.turned(page_characters.angle, sides) if page_characters.angle else drawn.rulings

@@ -32,7 +32,7 @@ class _Area:
 
 
 def with_tables(segments: Sequence[Segment], rulings: Rulings) -> list[Segment]:
-    """The segments of a page; those of a table with lines are one, whose `rows` are the cells."""
+    """The segments of a page; a table with lines is one segment, whose `rows` are the cells."""
     rest = list(segments)
     if max(len(rulings.across), len(rulings.down)) > 8 * _MAX_LINES:
         return rest

@@ -129,7 +129,7 @@ _ACTUAL_TEXT = b"ActualText"
 # How a text begins, and how it is encoded (7.9.2.2). PDFDocEncoding, which has no mark, has the letters of Latin-1.
 _ENCODINGS = ((b"\xfe\xff", "utf-16"), (b"\xff\xfe", "utf-16"), (b"\xef\xbb\xbf", "utf-8-sig"), (b"", "latin-1"))
 _UNSEEN = "\u00ad\u200c\u200d"  # a hyphen at a line's end; what parts and joins letters
-_CHARACTERS = 10_000  # of such a text, at most
+_CHARACTERS = 10_000  # of a text, at most
 
 Box = tuple[float, float, float, float]  # left, bottom, right, top
 _SAME: Matrix = (1.0, 0.0, 0.0, 1.0, 0.0, 0.0)
@@ -289,7 +289,7 @@ class Entry:
 
 
 def outline(document: pdfium.FPDF_DOCUMENT) -> list[Entry]:
-    """The entries of a document's outline, in their order; those of deeper levels than 6 are left out."""
+    """The entries of a document's outline, in their order, up to level 6."""
     entries: list[Entry] = []
     seen: set[int] = set()
     waiting = [(pdfium.FPDFBookmark_GetFirstChild(document, None), 1)]

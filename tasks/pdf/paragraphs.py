@@ -59,7 +59,7 @@ def _styles(headings: Sequence[Heading]) -> list[Style]:
 
 
 def _ranks(styles: Sequence[Style]) -> dict[Style, int]:
-    """A level for each style: that of the largest is 1. One that occurs once between others is a line set apart, and
+    """A level for each style: the largest has level 1. One that occurs once between others is a line set apart, and
     makes no level of its own, unless it is the first: the title."""
     counts = Counter(styles)
     ranks: dict[Style, int] = {}
@@ -298,7 +298,7 @@ class Words:
 
 
 def rendered(block: Block, words: Words, markdown: bool) -> str:
-    """A block as text, or as Markdown. Cells and rows are written like those of HTML."""
+    """A block as text, or as Markdown. Cells and rows are written as in HTML."""
     if block.kind == "table":
         if cells := block.lines[0].segments[0].rows:
             rows = [[words.joined(lines_of(cell)) if cell else "" for cell in row] for row in cells]

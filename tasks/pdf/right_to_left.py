@@ -220,7 +220,7 @@ def _units(piece: Sequence[Character]) -> list[tuple[str, str]]:
                 units.append((" ", "N"))
         text = _joined(bases[k]) + marks.get(k, "")
         if text != " " and _ARABIC.search(text):
-            # the forms that letters have in a word; those of single marks have a space that bears them
+            # the forms that letters have in a word; forms of single marks have a space that bears them
             text = unicodedata.normalize("NFKC", text).strip()
         units.append((text, _kind(text)))
     return units

@@ -53,7 +53,7 @@ def table_end(lines: Sequence[Line], begin: int) -> int:
 
 
 def is_contents(firsts: Sequence[str], lasts: Sequence[str]) -> bool:
-    """Whether rows are those of a table of contents: they begin with a section's number, and end with pages that do not
+    """Whether rows are a table of contents: they begin with a section's number, and end with pages that do not
     fall."""
     pages = [int(text[:9]) for text in lasts if text.isdecimal()]
     begin = sum(bool(_SECTION.match(text)) for text in firsts)
@@ -211,7 +211,7 @@ def _inner_gap(cell: Sequence[Segment]) -> float:
 
 
 def _in_columns(segments: Sequence[Segment], columns: Sequence[tuple[float, float]]) -> list[list[Segment]]:
-    """The segments by column; those of a merged cell are in the first of its columns."""
+    """The segments by column; segments of a merged cell are in the first of its columns."""
     cells: list[list[Segment]] = [[] for _ in columns]
     for s in segments:
         cells[next((k for k, (_, right) in enumerate(columns) if s.left < right), -1)].append(s)

@@ -2,7 +2,7 @@
 
 What a candidate is, is decided by single characters only (shapes below); whether it is personal data is decided by
 the modules of the kinds, which only look at candidates. Every byte is visited at most a fixed number of times, so
-the pass is linear in the text, whatever the text is.
+the pass is linear in the text.
 """
 
 from dataclasses import dataclass
@@ -73,7 +73,7 @@ _MIN_DIGITS_WITH_TRUNK, _MIN_DIGITS_REGROUPED = 9, 10
 
 @nb.njit(nogil=True, cache=True)
 def _begins(data, i, pairs):
-    """Whether the first and second byte, and the second and third, are those of a key."""
+    """Whether the first and second byte, and the second and third, are in a key."""
     a, b, c = np.int64(byte(data, i)), np.int64(byte(data, i + 1)), np.int64(byte(data, i + 2))
     return (byte(pairs, a << 8 | b) & 1) != 0 and (byte(pairs, b << 8 | c) & 2) != 0
 

@@ -138,7 +138,7 @@ def card(data, first, end, classes):
         if not more or following != between or (between != 0x20 and between != 0x2D):
             break
         if groups == 4 and second == 4:
-            # four digits after four groups are those of the next number
+            # four digits after four groups belong to the next number
             after = run(data, stop + 1, min(end, stop + 5), classes, DIGIT)
             if after - stop - 1 == 4:
                 break

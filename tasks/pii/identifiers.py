@@ -92,7 +92,7 @@ _GROUPS = re.compile(rb"[A-Z0-9]{4}(?: [A-Z0-9]{4})+(?: [A-Z0-9]{1,3})?|[A-Z0-9]
 
 @cache
 def _length(country: str) -> int:
-    """Characters of a country's numbers, 0 if it has none: those of its parts, such as `8!n10!n`, and four."""
+    """Characters of a country's numbers, 0 if it has none: the sum of its parts, such as `8!n10!n`, and four."""
     ((_, properties), *_) = numdb.get("iban").info(f"{country}00")
     return 4 + sum(map(int, re.findall(r"(\d+)!", properties["bban"]))) if "bban" in properties else 0
 
@@ -174,7 +174,7 @@ def _is_said(before: bytes) -> bool:
 
 
 def _stands_alone(value: bytes, before: bytes, after: bytes) -> bool:
-    """Whether the number is that of a card by itself, and its neighbor in a list is another one, or belongs to it."""
+    """Whether the number alone is a card number, and its neighbor in a list is another one, or belongs to it."""
     if not _is_card(value, is_announced=False) or _ASSIGNED.search(before):
         return False
     ahead, next_number = _NUMBER_BEFORE.search(before), _NUMBER_AFTER.match(after)

@@ -1,7 +1,7 @@
 """Keys without a form of their own: a name says what they are (`COHERE_API_KEY=`, `"refresh_token": "`), and their
 characters look drawn at random.
 
-The idea is that of gitleaks' rule `generic-api-key` (config/gitleaks.toml): a name, a sign, a value of enough entropy.
+The idea is from gitleaks' rule `generic-api-key` (config/gitleaks.toml): a name, a sign, a value of enough entropy.
 Names and signs are ours. In place of the entropy of single characters, which words in camel case reach too, it is
 counted how often neighbors are of different classes (lower case, upper case, digit): in 62% of the places of random
 letters and digits, in 47% of random hexadecimal digits, and seldom in words and names with numbers.

@@ -1,6 +1,6 @@
 """Phone numbers by language: the countries whose numbers are detected, and the words that announce a number.
 
-The words are those of the languages that are most frequent on the web.
+The words are of the languages that are most frequent on the web.
 
 A word announces what follows it at once (`Tel. 2125550123`, `call us on 2125550123`), or what follows a few more words
 and a colon or a preposition (`Tel. reservations: ...`, `call Ann on ...`): the second is weaker, as the words between
@@ -118,7 +118,7 @@ BY_LANGUAGE: dict[str, tuple[str, ...]] = {
     }.items()
 }
 # Regions whose numbers are detected only after a word such as `Tel.`: other countries in which the language is written,
-# and those of a language that short texts are mistaken for.
+# and countries of a language that short texts are mistaken for.
 _ANNOUNCED: dict[str, tuple[str, ...]] = {
     language: tuple(regions.split())
     for language, regions in {

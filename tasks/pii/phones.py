@@ -14,7 +14,7 @@ Masked is a number that exists by its country's numbering plan (`is_valid_number
   region's groups or with a trunk prefix 0, if the word is further off or only may say so (see `phone_words`), or if its
   region is one of those that need a word (see `announced_regions`).
 
-Digits may be those of any script, also full-width; so may hyphens and parentheses. The given regions are those of the
+Digits may be of any script, also full-width; so may hyphens and parentheses. The given regions are those of the
 setting `regions` and those of the document's language; numbers of Hong Kong and Singapore, two groups of four digits as
 years are, need a word. Not masked are decimals, dates, quads and digits in a longer row of numbers, extensions, numbers
 with letters, and short numbers of services (`112`).

@@ -141,7 +141,7 @@ def login(data, begin, at_sign, end):
 
 @nb.njit(nogil=True, cache=True)
 def _at_in_brackets(data, i, end):
-    """Whether the bracket at `i` is that of `(at)`, of any of three kinds and in both cases."""
+    """Whether the bracket at `i` begins `(at)`, with any of three kinds of brackets, in either case."""
     return (
         i + 4 < end
         and byte(data, i + 1) | 0x20 == 0x61

@@ -32,7 +32,7 @@ _REMOTE_IO = RemoteIOConfig()
 _Fields = dict[bytes, bytes]
 
 _REASON = 120
-# A block may lack this part of its length, or so many bytes; or it may have so many more: what writers count wrong.
+# A block may be shorter than its length by this part or by this many bytes, or longer by as many: writers' errors.
 _SHORT = 100
 _WRONG = 1 << 10
 _BEGINS = 64
@@ -54,7 +54,7 @@ def records(
     """Every record of an archive, in its order; a record's payload is there for responses, resources and conversions.
 
     `part`: only the records that begin in this range. `reading` is updated with the progress, and with how a range was
-    read: only if `range_plan.corrected` finds nothing to correct are the records of all ranges those of the file.
+    read: only if `range_plan.corrected` finds nothing to correct do the ranges together have the records of the file.
 
     Where a compressed member holds more than one record, `offset` is that in the file's uncompressed content, and
     `length` is None. A payload over `max_bytes`, raw or decoded (`too_large`), one that its encoding does not fit
@@ -147,12 +147,12 @@ class _Place(NamedTuple):
 
     @property
     def stored(self) -> int:
-        """Offset in the file, or that of the segment where it is compressed."""
+        """Offset in the file; of a compressed file, the offset of the segment."""
         return self.start + self.offset - self.base if self.plain else self.start
 
 
 class _Damaged(Exception):
-    """A record that cannot be read. `sound`: so many bytes at the place hold no other record."""
+    """A record that cannot be read. `sound`: the number of bytes at the place that hold no other record."""
 
     def __init__(self, reason: str, sound: int, columns: dict[str, Any] | None = None) -> None:
         super().__init__(reason)

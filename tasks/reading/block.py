@@ -91,7 +91,7 @@ def _begun(payload: bytes) -> bytes | None:
 
 
 def _decoded(payload: bytes, name: bytes, size: int) -> bytes:
-    """At least `size` bytes, if there are so many, of what is encoded by `name`, or otherwise, as it begins."""
+    """At least `size` bytes, if there are that many, of what is encoded by `name`, or otherwise, as it begins."""
     actual = _begun(payload)
     if actual is None and name in _ZLIB and _is_zlib(payload):
         actual = b"deflate"
@@ -110,7 +110,7 @@ def _decoded(payload: bytes, name: bytes, size: int) -> bytes:
 
 
 def dechunk(payload: bytes, size: int) -> bytes:
-    """At least `size` bytes of the chunks' content, if there are so many; extensions and trailers are passed over.
+    """At least `size` bytes of the chunks' content, if there are that many; extensions and trailers are skipped.
 
     A body that ends early gives what it has. Raises ValueError where a chunk's size should be and is not.
     """
@@ -167,7 +167,7 @@ def _read_by(reader: type[BrotliReader | ZstdReader]) -> Callable[[bytes, int], 
 _MAGIC = {b"gzip": b"\x1f\x8b\x08", b"x-gzip": b"\x1f\x8b\x08", b"zstd": b"\x28\xb5\x2f\xfd"}
 _ZLIB = (b"gzip", b"x-gzip", b"br")
 _UNSAID = 2
-# at most so many bytes of what an encoding encodes
+# maximum size in bytes of what an encoding encodes
 _DECODERS: dict[bytes, Callable[[bytes, int], bytes]] = {
     b"gzip": _gunzip,
     b"x-gzip": _gunzip,
@@ -249,7 +249,7 @@ def _answer(
     """Columns of Record from an HTTP answer's head, its fields, and where its body begins.
 
     Old crawls and exports of archives hold answers without a head (that is also what HTTP/0.9 sends): such a block of
-    an address of the web is a body, its type that of the record.
+    an address of the web is a body, and its type is the record's type.
     """
     if not data.startswith(b"HTTP/", start, end) and data.startswith(b"HTTP/", first := blanks_end(data, start)):
         start = first

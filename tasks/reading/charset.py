@@ -61,7 +61,7 @@ _OTHERS = frozenset(
 )
 _LABEL = re.compile(r"[a-z0-9][a-z0-9._:-]*")
 _WINDOWS = re.compile(r"^(?:x-)?(?:windows|win|cp|ms)?[-_ ]?(125[0-8])$")
-# The standard's decoder of an encoding is that of its superset.
+# The standard decodes some encodings as their superset.
 _SUPERSETS = {
     "ascii": "cp1252",
     "big5": "big5hkscs",
@@ -106,15 +106,15 @@ class Encoding(NamedTuple):
     declared: str | None
 
 
-# So many valid characters of UTF-8 are not a coincidence, whatever the label is.
+# This many valid characters of UTF-8 are not a coincidence, regardless of the label.
 _NO_ACCIDENT = 8
 # A label is wrong if another encoding has fewer faults by so much: that many, and that share of all characters.
 _FAULTS, _SHARE = 2.0, 0.1
 # ... or by so much if uchardet thinks so, too.
 _FAULTS_BY_TWO, _SHARE_BY_TWO = 1.0, 0.03
-# ... and if the label has so many times its faults.
+# ... and if the label has this many times its faults.
 _TIMES = 3
-# Where no label says UTF-8, so many characters of it for each byte that is none.
+# Where no label says UTF-8, this many characters of it for each byte that is none.
 _FOR_EACH = 4
 # Of fewer characters outside ASCII uchardet can say little.
 _FEW = 3
@@ -127,7 +127,7 @@ _USUAL = frozenset(
         *("cp1256", "cp874", "cp1258", "gb18030", "big5hkscs", "cp932", "euc_jp", "cp949"),
     )
 )
-# By so many characters uchardet knows an alphabet, where letters of two make words.
+# With this many characters uchardet recognizes an alphabet, where letters of two make words.
 _ENOUGH = 20
 _ESCAPES = (
     (re.compile(rb"\x1b\$[@B]|\x1b\([JI]"), "iso2022_jp"),
@@ -292,7 +292,7 @@ def decode(payload: bytes, charset: str) -> str:
         text = payload.decode(codec, "html" if codec.startswith(("cp125", "gb18030", "utf-8")) else "replace")
     except (LookupError, ValueError):
         text = payload.decode("utf-8", "html")
-    # some of Python's decoders pass lone surrogates on, that of UTF-8 does not
+    # some of Python's decoders pass lone surrogates on; the UTF-8 decoder does not
     if charset == "utf-8" or text.isascii() or not _SURROGATES.search(text):
         return text
     return text.encode("utf-8", "replace").decode("utf-8")
@@ -403,7 +403,7 @@ _HALVES = re.compile(rb"\xed[\xa0-\xaf][\x80-\xbf]\xed[\xb0-\xbf][\x80-\xbf]")
 
 
 def _legible_wide(sample: bytes, label: str) -> str | None:
-    """The declared UTF-16, or that of the other byte order, if a text without any ASCII is legible in it."""
+    """The declared UTF-16, or UTF-16 of the other byte order, if a text without any ASCII is legible in it."""
     for name in (label, *{"utf-16-le": ("utf-16-be",), "utf-16-be": ("utf-16-le",)}.get(label, ())):
         wrong, characters = legibility.faults(decode(sample[: len(sample) // 4 * 4], name), name)
         if wrong < _SHARE * characters:

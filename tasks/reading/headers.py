@@ -107,7 +107,7 @@ def _behind_url(line: bytes) -> tuple[int, bytes, bytes, bytes, bytes] | None:
 
 
 def head_end(data: bytes, start: int, limit: int) -> tuple[int, int] | None:
-    """Where a head ends and what follows it begins: at the first empty line, whatever the line ends are."""
+    """Where a head ends and what follows it begins: at the first empty line, with any kind of line ends."""
     usual = data.find(b"\r\n\r\n", start, limit)
     bare = data.find(b"\n\n", start, limit if usual < 0 else usual + 1)
     if bare < 0 <= usual:

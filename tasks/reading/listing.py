@@ -53,7 +53,7 @@ class Shard:
     repositories: Repositories | None = None
 
 
-# A source has at least so many shards, if it has the files: workers want work.
+# A source has at least this many shards, if it has as many files, so that workers have work.
 _SHARDS = 16
 # So many files of a shard are named one by one, where it is recorded and in the arguments of its job.
 MAX_NAMED_FILES = 16
@@ -96,7 +96,7 @@ def together(read: Sequence[Shard], sizes: Sequence[int | None], shard_bytes: in
 
 
 def expected_shards(files: int, size: int | None, shard_bytes: int) -> int:
-    """How many shards `together` makes, about, of so many files with `size` bytes, None if unknown: exact for files of
+    """About how many shards `together` makes of `files` files with `size` bytes, None if unknown: exact for files of
     one size that divide a shard, too many where small files are beside a large one."""
     return files if size is None else min(files, max(_SHARDS, -(-size // shard_bytes)))
 

@@ -46,7 +46,7 @@ class Decoder(Protocol):
 
     @property
     def needs_input(self) -> bool:
-        """Nothing more comes out of what it has."""
+        """Whether it can produce nothing more without more input."""
 
     @property
     def eof(self) -> bool:
@@ -238,7 +238,7 @@ class Content:
         self.data = b""
 
     def peek(self, size: int) -> bytes:
-        """The file's next bytes, `size` of them if there are so many."""
+        """The file's next bytes, `size` of them if there are that many."""
         while len(self.data) < size and (block := self.stored.read()):
             self.data += block
         return self.data[:size]

@@ -150,7 +150,7 @@ def types_of_footer(file: Shard) -> Iterator[tuple[Types, list[str]]]:
     where = redact_url(file.path)
     own = file.columns.own_of(schema.names)
     if parquet_rows.check_schema(schema, [theirs for _, theirs in own]):
-        return  # so does such a file
+        return  # its rows go to the ledger, too
     yield {ours: (_plain(schema.field(theirs).type), where) for ours, theirs in own}, schema.names
 
 

@@ -101,7 +101,7 @@ class Columns:
         return tuple(name for name in (self.text, self.url, self.id, self.date) if name)
 
     def own_of(self, there: Sequence[str]) -> list[tuple[str, str]]:
-        """Those of a file's columns that documents carry: the name that they have there, and that in the file."""
+        """The columns of a file that documents carry: their name in the documents, and their name in the file."""
         if self.every:
             return [(name, name) for name in there if name not in self.named]
         return [(ours, theirs) for ours, theirs in self.own if theirs in there]
@@ -137,7 +137,7 @@ MAX_DEPTH = 32  # of a value within a column: deeper ones cannot be written
 
 
 def oversized(own: Mapping[str, Any]) -> str:
-    """Why the columns of a record cannot be carried, whatever their types are; "" if they can.
+    """Why the columns of a record cannot be carried, regardless of their types; "" if they can.
 
     Counts each name within a column once, however many objects of a list have it.
     """

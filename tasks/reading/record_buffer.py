@@ -168,7 +168,7 @@ class RecordBuffer:
         return have
 
     def skip(self, size: int) -> int:
-        """Skip so many bytes of content without holding them; how many there were."""
+        """Skip `size` bytes of content without holding them; returns how many there were."""
         skipped = 0
         while skipped < size and (have := self.need(1)):
             step = min(size - skipped, have)

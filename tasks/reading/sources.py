@@ -103,7 +103,7 @@ def look(path: str) -> Look:
 
 
 def _suffix(path: str) -> str:
-    """The last suffix before that of a compression, without its dot."""
+    """The last suffix before the suffix of a compression, without its dot."""
     parts = path.rsplit("/", 1)[-1].lower().split(".")[1:]
     while parts and parts[-1] in ("gz", "zst", "lz4"):
         parts.pop()
@@ -125,7 +125,7 @@ def _beginning(path: str) -> Beginning:
 
 
 def languages(texts: Sequence[str]) -> Counter[str]:
-    """Texts by their most probable language (ISO 639 code), those of which it is unsure left out."""
+    """Texts by their most probable language (ISO 639 code), without texts whose language is uncertain."""
     from gristmill.tasks.models.language import Identification, identified
 
     labels, _ = identified(

@@ -1,7 +1,7 @@
 """The rights columns of a page: its statements about use, its license and its copyright line.
 
 A page is parsed only if it has a word of a statement or a license. The copyright line is found without a parser: it is
-the last one of the page, since that of the site is in the footer. `All rights reserved` is a copyright line, not a
+the last one of the page, since the site's is in the footer. `All rights reserved` is a copyright line, not a
 license.
 """
 
@@ -96,7 +96,7 @@ def page_rights(page: str, headers: Sequence[Sequence[str]]) -> Rights:
     statements = [*of_headers(headers)]
     stated: License | None = of_fields(headers)
     if has_meta or has_license:
-        # of a page of ever so many tags the first ones are parsed by themselves
+        # only the first tags of a page are parsed, however many it has
         tree = HTMLTree.parse(page if len(tags) <= _MAX_TAGS else ">".join(_META_AS_IS.findall(page)[:_MAX_TAGS]) + ">")
         if has_meta and tree.document is not None:
             statements += of_metas(tree.document.query_selector_all(META_TAGS).values())

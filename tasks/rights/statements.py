@@ -139,7 +139,8 @@ def usages(value: str) -> list[str]:
 
 
 def _directives(source: str, agent: str, value: str, has_agents: bool) -> Iterator[Statement]:
-    """The directives of one field line or tag. With `has_agents`, `googlebot: noindex` begins those of an agent."""
+    """The directives of one field line or tag. With `has_agents`, `googlebot: noindex` begins the directives of an
+    agent."""
     for part in value.split(","):
         name, colon, rest = (piece.strip() for piece in part.partition(":"))
         if colon and has_agents and name.lower() not in _VALUED and _AGENT.fullmatch(name):

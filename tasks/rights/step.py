@@ -30,7 +30,7 @@ from gristmill.tasks.rights.statements import (
 from gristmill.tasks.url.canonical import Canonical
 from gristmill.tasks.url.lists import list_problems
 
-# Product tokens of crawlers, from the operators' own documentation. Such a list is soon out of date, so a recipe can
+# Product tokens of crawlers, from the operators' own documentation. The list is soon out of date, so a recipe can
 # name more tokens in addition to a group. These are crawlers whose pages train models, and tokens that only control
 # use (`Google-Extended`).
 TRAINING = (

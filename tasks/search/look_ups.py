@@ -139,7 +139,7 @@ class IndexedShards:
 
 
 def _mapped(path: str, dtype: str, count: int) -> np.ndarray:
-    """A file of so many numbers, mapped into memory; of a store a copy in the user's cache folder. Its digest is not
+    """A file of numbers, mapped into memory; of a store a copy in the user's cache folder. Its digest is not
     compared, which would read it: `gristmill home verify` does. What a damaged one says is looked for within the
     shard's own files. Raises DamagedFileError for another size."""
     if not count:
@@ -169,7 +169,7 @@ class Portion:
 
 @dataclass(frozen=True)
 class LookUp:
-    """A search, as it is sent to workers: `work` is given the shards of a portion. `code`: that of the process that
+    """A search, as it is sent to workers: `work` is given the shards of a portion. `code`: the code of the process that
     asks, None where it works itself; a worker with another raises RuntimeError."""
 
     work: Callable[[Iterator[SearchedShard]], Any]
@@ -212,7 +212,7 @@ class Tally:
     first: list[Hit] = field(default_factory=list)
 
     def add(self, later: "Tally", most: int) -> None:
-        """Add the results of shards after those of this one, with `most` documents at most."""
+        """Add the results of later shards, with `most` documents at most."""
         self.times += later.times
         self.documents += later.documents
         self.rules.update(later.rules)

@@ -99,8 +99,8 @@ class FileResult:
 
 @dataclass(frozen=True)
 class FileSearch:
-    """A search for marks in files, as it is sent to workers. `code`: that of the process that asks, None where it works
-    itself; a worker with another raises RuntimeError."""
+    """A search for marks in files, as it is sent to workers. `code`: the code of the process that asks, None where it
+    works itself; a worker with another raises RuntimeError."""
 
     marks: Marks
     code: Code | None = None

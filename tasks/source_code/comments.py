@@ -150,7 +150,7 @@ def license_header(text: str, language: str) -> Span | None:
     """The comments at the beginning of a text that mention copyright or a license; None if there are none.
 
     After a line for the system or the decoder (`#!`, `coding:`, `<?php`) these are the comments up to the first blank
-    line or code after one that mentions them; a comment between marks is one. A docstring is not such a comment.
+    line or code after one that mentions them; a comment between marks is one. A docstring is not a comment.
     """
     head = text[:_MAX_HEADER]
     pattern = _pattern(language)

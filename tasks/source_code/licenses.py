@@ -218,7 +218,7 @@ _MAX_TEXT = 200_000
 # what MIT-0 leaves out of MIT's text
 _MIT_CONDITION = frozenset({("permission", "notice", "shall"), ("shall", "be", "included")})
 _OF_PYTHON = ("ISC", "0BSD")
-# The titles of texts that `identify` does not have; Python's is followed by those of older licenses.
+# The titles of texts that `identify` does not have; Python's is followed by titles of older licenses.
 _TITLES = (
     (re.compile(r"PSF LICENSE AGREEMENT FOR PYTHON|PYTHON SOFTWARE FOUNDATION LICENSE VERSION 2"), "PSF-2.0"),
     (re.compile(r"(?i)Blue Oak Model License\s+Version 1\.0\.0"), "BlueOak-1.0.0"),
@@ -251,7 +251,7 @@ def of_text(text: str) -> str | None:
     alike, name = max((2 * both / (len(own) + len(grams)), name) for name, own, both in shared)
     if alike >= _ALIKE and not titles:
         return "MIT-0" if name == "MIT" and not _MIT_CONDITION & grams else name
-    # Python's license has those of its first makers in it, which are much like these
+    # Python's license contains the licenses of its first authors, which are similar to these
     contained = [
         (name, own) for name, own, both in shared if both >= _HELD * len(own) and not (titles and name in _OF_PYTHON)
     ]

@@ -300,7 +300,7 @@ _GENERATED_NAMES = re.compile(
     r"\.tab\.[ch]$|(?:^|/)lex\.[\w.]*yy\.c$|\.(?:js|css|mjs)\.map$|\.designer\.(?:cs|vb)$|\.snap$|"
     r"(?:^|/)(?:zz_generated|bindata|wire_gen)[\w.]*\.go$|_string\.go$"
 )
-# What tools write of themselves at the head of a file; the Go project's line is that of `go help generate`.
+# What tools write of themselves at the head of a file; the Go project's line is in `go help generate`.
 _GENERATED_MARKS = re.compile(
     r"(?i)(?:^|\n)// Code generated .* DO NOT EDIT\.|@generated\b|\bauto-?generated\b|\bautomatically[ -]generated\b|"
     r"\bgenerated[ -]automatically\b|"
@@ -371,7 +371,7 @@ def is_data(path: str, text: str) -> bool:
     return extension_of(path) in _DATA and extension_of(path) != "txt" and text.count("\n") >= _LINES_OF_DATA
 
 
-# The Stack v2 keeps JSON, YAML and their like up to so many lines.
+# The Stack v2 keeps JSON, YAML and similar files up to this many lines.
 _LINES_OF_DATA = 512
 
 # The Stack v2 (arXiv 2402.19173, section 2.1): base64, hexadecimal numbers one after the other, escapes of Unicode.

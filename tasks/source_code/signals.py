@@ -182,7 +182,8 @@ def _counts(text: str) -> tuple[int, int, int, int]:
 
 
 def _repeated(lines: list[str]) -> float:
-    """Lines without their white space that occur more than once, those of one character and `},` aside, of all."""
+    """The share of lines that occur more than once, whatever their white space; `},` and lines of one character do not
+    count as repeated."""
     counts = Counter(_NO_WHITE_SPACE.sub("", line) for line in lines)
     counts.pop("", None)
     total = counts.total()

@@ -147,7 +147,7 @@ def encode_shard(
 
 
 def _copy_earlier(folder: str, shard: int, earlier: str, ids: list[str]) -> bool:
-    """Take over the files that a shard has in an earlier stage, if they are those of these documents."""
+    """Take over the files that a shard has in an earlier stage, if they are of these documents."""
     try:
         recorded_files = recorded(earlier, shard)
         if parquet.read_table(index_path(earlier, shard), ["id"])["id"].to_pylist() != ids:

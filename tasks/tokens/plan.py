@@ -112,7 +112,7 @@ def concatenated_cuts(lengths: np.ndarray, begin: int, seq_len: int) -> int:
 def document_lengths(home: str, shards: Sequence[tuple[str, int]]) -> np.ndarray:
     """Tokens of the documents of shards (path, tokens), int64; `home`: the folder that paths with `..` are seen from.
 
-    Raises ValueError for an index that is not that of its shard.
+    Raises ValueError for an index of another shard.
     """
     lengths = [np.empty(0, np.int64)]
     for path, tokens in shards:
@@ -152,7 +152,7 @@ def pack_shards(folder: str, shard: int, shards: Sequence[tuple[str, int]], begi
 
 log = logging.getLogger(__name__)
 
-# Up to so many epochs repeated tokens are worth nearly as much as new ones (Muennighoff et al. 2023)
+# Up to this many epochs repeated tokens are worth nearly as much as new ones (Muennighoff et al. 2023)
 MAX_EPOCHS = 4
 
 
@@ -180,7 +180,8 @@ def write_mixture(
 
     `tokens` and `heldout` give the shards (`path`, `tokens`, `digest`) by source, `budget` the tokens of the whole run;
     `rows` the packed rows (`path`, `rows`, `pieces`, `digest`) of `row_length` tokens, where documents are packed;
-    `digests` that of the documents of each set of `heldout`, where they are fixed: then it is called `KIND/NAME`.
+    `digests` has the digest of the documents of each set of `heldout`, where they are fixed: then it is called
+    `KIND/NAME`.
     """
     if empty := sorted(name for name, parts in tokens.items() if not parts):
         raise ValueError(f"the mixture names {', '.join(empty)}, but these have no documents left to train on")

@@ -37,7 +37,7 @@ def copies(settings: Upsampling, tokens: Sequence[int], target: float) -> list[f
 
 
 def most(settings: Upsampling, tokens: float) -> float:
-    """How many tokens a group of so many can give: those that are not discarded, `max_copies` times."""
+    """How many tokens a group can give: its tokens that are not discarded, `max_copies` times."""
     return settings.max_copies * (1 - settings.discard) * tokens
 
 
@@ -93,7 +93,7 @@ def capped(weights: Mapping[str, float], available: Mapping[str, float], budget:
 
 
 def group_weights(settings: Mixture, tokens: Mapping[str, int], phase: Phase | None = None) -> dict[str, float]:
-    """The weight of each group that is trained on; `tokens`: of all groups, those of 0 have no document.
+    """The weight of each group that is trained on; `tokens`: of all groups; a group with 0 tokens has no document.
 
     Raises ValueError for a weight whose group does not exist.
     """
@@ -270,7 +270,7 @@ def _fixed(settings: Mixture, tokens: Mapping[str, int], budget: int) -> dict[st
 
 
 def _split_amounts(amounts: Mapping[str, float], counts: Mapping[str, int], key: str) -> dict[str, float]:
-    """The value of each group: that of its longest name, in proportion to tokens among the groups of this name."""
+    """The value of each group: the value of its longest name, in proportion to tokens among the groups of this name."""
     _check(amounts, counts, key)
     owner = {name: owner_key for name in counts if (owner_key := _key(name, amounts)) is not None}
     sums: dict[str, int] = {}

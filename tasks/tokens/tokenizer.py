@@ -100,7 +100,7 @@ def sample_texts(
 
 
 def sampled_texts(folder: str, shards: Sequence[int]) -> Iterator[str]:
-    """What was drawn of some shards, in their order. Holds that of one shard."""
+    """The samples drawn from some shards, in their order. Holds the sample of one shard."""
     there = set(parquet.paths_in(sample_folder(folder)))
     for path in (path for shard in shards if (path := _sample_file(folder, shard)) in there):
         yield from parquet.read_table(path)["text"].to_pylist()
@@ -195,7 +195,7 @@ BYTES = 256
 
 
 def _special_tokens(settings: Tokenizer) -> int:
-    """Number of tokens that are there whatever the text, but for bytes: `END`, or <unk>, <s> and </s>; and symbols."""
+    """Number of tokens that do not depend on the text, except bytes: `END`, or <unk>, <s> and </s>; and symbols."""
     return (1 if settings.kind == "byte_bpe" else 3) + len(settings.symbols)
 
 

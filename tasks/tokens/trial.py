@@ -23,7 +23,7 @@ else:
     given = wrapt.lazy_import("gristmill.tasks.tokens.tokenizer")
 
 SECONDS = 60  # of processor time: a million merges in 30 MB of JSON take 10 s to load
-# A tokenizer may take so much memory, and so many bytes for each of its file: those million merges take 20 each.
+# A tokenizer may take this much memory, and this many bytes for each of its file: those million merges take 20 each.
 _MEMORY, _MEMORY_PER_BYTE = 512 << 20, 40
 # Texts that normalizers and pre-tokenizers change, by what they are.
 PROBES = {

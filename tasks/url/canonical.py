@@ -256,7 +256,7 @@ def _without_dots(path: str) -> str:
 # The host of a document: what is drawn in a sample of pages, since the documents of one site are alike.
 
 
-OWN = "host"  # the name that a source gives a column of its own that is to count in place of the URL's host
+OWN = "host"  # the name that a source gives a column of its own to be used instead of the URL's host
 _READ = ["url", "file"]
 
 

@@ -64,9 +64,9 @@ def list_problems(
     categories: tuple[str, ...] | None = None,
     takedowns: Canonical | None = None,
 ) -> Iterator[Problem]:
-    """Problems with the files of a list. `categories`: those of a blocklist, which may be a folder; None for a list
-    that is a file. `takedowns`: how the addresses of a takedown list are made comparable, for such a list; then its
-    first MAX_CHECKED lines are read, too."""
+    """Problems with the files of a list. `categories`: the categories of a blocklist, which may be a folder; None for a
+    list that is a file. `takedowns`: how the addresses of a takedown list are made comparable, for such a list; then
+    its first MAX_CHECKED lines are read, too."""
 
     def check() -> None:
         if categories is None and files.is_local(address) and files.is_folder(address):
@@ -238,7 +238,7 @@ def taken_down(line: str, options: Canonical, where: str = "the takedown list") 
 
     `example.org` and `https://example.org` name the host and all below it, `https://example.org/a/*` that folder and
     all below it, any other address this one page; the key of a page begins with `=`. A page is the same with and
-    without a slash at its end; without a scheme it is that of any scheme. Raises ListError for a line that cannot be
+    without a slash at its end; without a scheme it matches any scheme. Raises ListError for a line that cannot be
     understood, and for one without a scheme that has the port of https: none must be passed over.
     """
     address = line.partition("://")[2] or line

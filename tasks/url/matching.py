@@ -1,6 +1,6 @@
 """Which entry of which list a URL hits: hosts and paths by their hashes, expressions and words by RE2.
 
-RE2 takes time linear in the URL, whatever the expression: no URL can make it hang.
+RE2 takes time linear in the URL for every expression, so no URL can make it hang.
 """
 
 import logging

@@ -69,7 +69,7 @@ def verify_checkpoints(folder: str) -> Iterator[Verified]:
 def kept_steps(
     steps: Iterable[int], keep: int, total: int, every: int | None = None, peak: int | None = None
 ) -> set[int]:
-    """Those of the checkpoints' steps that are kept: the newest `keep`, the middle one, multiples of `every`, and the
+    """The steps of checkpoints that are kept: the newest `keep`, the middle one, multiples of `every`, and the
     newest up to the step `peak`.
 
     The middle one is the newest at or before half of the run's `total` steps: to go back to when the end went wrong,
@@ -84,7 +84,7 @@ def kept_steps(
 
 
 def prune(root: Path, kept: Container[int]) -> list[Path]:
-    """Remove all committed checkpoints but those of the steps in `kept`; returns what was removed."""
+    """Remove all committed checkpoints except of the steps in `kept`; returns what was removed."""
     removed = [path for step, path in committed(root).items() if step not in kept]
     for path in removed:
         remove(path)
@@ -141,7 +141,7 @@ class Keeper:
                 remove(path)
 
     def kept(self, steps: Iterable[int]) -> set[int]:
-        """Those of the steps whose checkpoints stay."""
+        """The steps whose checkpoints are kept."""
         training = self.run.training
         peak = training.last_peak_step(self.run.model.seq_len)
         return kept_steps(steps, training.keep_checkpoints, training.steps, training.keep_every, peak)
@@ -186,7 +186,7 @@ def stored(store: str) -> set[int]:
 
 
 def folder_name(step: int) -> str:
-    """That of a checkpoint."""
+    """The name of a checkpoint's folder."""
     return f"step-{step:08d}"
 
 
@@ -243,7 +243,7 @@ def upload_lines(out: Path, store: str) -> None:
 
 
 def fetch_lines(out: Path, store: str) -> None:
-    """The same ones back into the folder of a run, in place of those that are there."""
+    """The same files back into the folder of a run, replacing its files."""
     above = store.rsplit("/", 1)[0]
     for name in files.names(above):
         if name.endswith(".jsonl"):

@@ -31,7 +31,7 @@ METADATA = ".metadata"
 MAX_BYTES = 1 << 30  # of a layout; one with 60,000 shards takes 10 MB
 
 _TORCH_METADATA = "torch.distributed.checkpoint.metadata"
-# What a layout may name; pathlib is that of the folder that the checkpoint was written to.
+# What a layout may name; pathlib is for the folder that the checkpoint was written to.
 _KNOWN = {
     *((_TORCH_METADATA, name) for name in ("Metadata", "TensorStorageMetadata", "TensorProperties")),
     *((_TORCH_METADATA, name) for name in ("ChunkStorageMetadata", "MetadataIndex", "StorageMeta")),

@@ -89,7 +89,7 @@ class CheckpointStore:
         all_do(work)
 
     def newest(self, upto: int | None = None) -> Path | None:
-        """The checkpoint with the most steps, `upto` so many; None if there is none."""
+        """The checkpoint with the most steps, at most `upto`; None if there is none."""
         step = max((step for step in self._steps() if upto is None or step <= upto), default=None)
         return None if step is None else self.folder / folder_name(step)
 

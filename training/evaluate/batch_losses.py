@@ -1,7 +1,7 @@
 """The losses of training batches, by document: what a spike of the loss came from, as the weights before it see it.
 
 A window of a batch has pieces of documents, which end with end-of-text tokens. A document is named by its source, the
-path of its token shard and the number there of its first token. Losses are those of the objective `causal`: with others
+path of its token shard and the number there of its first token. Losses are of the objective `causal`: with others
 a window's tokens are in another order, and only the loss of whole batches is known.
 """
 

@@ -34,7 +34,7 @@ class HeldoutWindows:
     """Fixed windows of held-out text: inputs and targets are int64 (windows, seq_len), targets padded with
     IGNORE.
 
-    `names` are those of the sets, as `heldout/web`; `source[i]` is the one that window i came from. In memory: 16 bytes
+    `names`: of the sets, such as `heldout/web`; `source[i]` is the one that window i came from. In memory: 16 bytes
     a token, eval_tokens of each set at most, or all of a set whose documents are fixed.
     """
 
@@ -208,12 +208,12 @@ class Evaluator:
         return metrics
 
 
-# Loss of every held-out document by itself: what comparisons of training data are made from.
+# Loss of each held-out document, from which comparisons of training data are made.
 
 
 SEARCH_CHUNK = 1 << 22  # tokens searched at once
 TOKENS = 1 << 14  # of a forward pass, padding included, or one window
-LENGTHS = 4  # that windows are padded to: on a GPU each is compiled by itself
+LENGTHS = 4  # that windows are padded to: on a GPU each is compiled separately
 
 SCHEMA = pa.schema(
     [
@@ -341,9 +341,10 @@ class Pass(NamedTuple):
 
 
 def passes(sizes: list[int], seq_len: int, tokens: int) -> list[Pass]:
-    """The forward passes of pieces of so many tokens, each piece in one pass. They depend only on the numbers.
+    """The forward passes of pieces with these numbers of tokens, each piece in one pass. They depend only on the
+    numbers.
 
-    There are LENGTHS lengths, and each has passes of one shape, of at most so many tokens, or one row: what fills no
+    There are LENGTHS lengths, and each has passes of one shape, of at most `tokens` tokens, or one row: what fills no
     pass is padded to the next length, and the last pass has empty rows.
     """
     lengths = sorted({-(-seq_len * part // LENGTHS) for part in range(1, LENGTHS + 1)})

@@ -135,7 +135,7 @@ def lettered(task: Task) -> Task | None:
 
 
 class UnknownLayoutError(ValueError):
-    """A file of JSON Lines whose fields are those of no known task."""
+    """A file of JSON Lines whose fields are of no known task."""
 
 
 def read_tasks(folder: Path) -> tuple[list[Task], list[str]]:

@@ -203,7 +203,7 @@ def check_fits(folder: Path, config: ModelConfig, vocab_size: int | None = None,
 
 
 def _settings(config: ModelConfig, hub_config: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-    """Keys of the recipe that decide the weights' shapes or what is computed with them, with its value and that of
+    """Keys of the recipe that decide the weights' shapes or what is computed with them, with its value and the value of
     config.json."""
     theirs = model_config(hub_config)
     ours, others = ({**one.model_dump(exclude={"seq_len"}), **one.filled} for one in (config, theirs))

@@ -1,6 +1,6 @@
 """Final weights as safetensors with a Hugging Face config next to them, and back.
 
-The names are those of LlamaForCausalLM, with qk-norm of Qwen3ForCausalLM, and with the block nanochat of
+The names are from LlamaForCausalLM, with qk-norm of Qwen3ForCausalLM, and with the block nanochat of
 NanoChatForCausalLM. A model that none of them computes has a model type of our own, which `transformers` refuses.
 """
 
@@ -96,7 +96,7 @@ def empty_model(config: ModelConfig, vocab_size: int, causal: bool = True) -> De
 
 
 def set_initial_weights(model: Decoder, run: RunConfig, manifest: TrainingManifest, world: World) -> None:
-    """The weights that a run begins with, in place: those of training.init_from, or drawn; a collective."""
+    """The weights that a run begins with, in place: from training.init_from, or drawn; a collective."""
     if run.training.init_from:
         load_initial_weights(model, run, manifest, world)
     else:

@@ -52,7 +52,7 @@ def divide_matrices(model: nn.Module, layers: nn.ModuleList, mesh: DeviceMesh) -
 
 
 def _there(module: nn.Module, plan: dict[str, ParallelStyle]) -> dict[str, ParallelStyle]:
-    """Those of the modules in a plan that have parameters."""
+    """The modules of a plan that have parameters."""
     owners = {name.rpartition(".")[0] for name, _ in module.named_parameters()}
     return {name: style for name, style in plan.items() if name in owners}
 

@@ -41,7 +41,7 @@ def environment_of(processes: int, interface: str) -> dict[str, str]:
 
 
 def available_cpus(groups: Path = Path("/sys/fs/cgroup")) -> int:
-    """Processors that this process may use: those of its affinity, within the quota of its container or job
+    """Processors that this process may use: by its affinity, within the quota of its container or job
     (https://docs.kernel.org/admin-guide/cgroup-v2.html, cpu.max), rounded up."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:

@@ -45,7 +45,7 @@ COLLECTIVES = 50  # newest ones that are kept
 
 LOOK_SECONDS = 1.0
 MAX_LOOK_SECONDS = 5.0  # counted for a late check, so that seconds in which this process did not run do not count
-SLOWER = 4  # a step may take so many times the longest step so far, if that is more than `hang_seconds`
+SLOWER = 4  # a step may take this many times the longest step so far, if that is more than `hang_seconds`
 ANSWER_SECONDS = 5.0  # for collectives, and then for stacks
 GONE = ("", psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)  # a process that has ended
 
@@ -182,7 +182,7 @@ class RankState:
 
 @dataclass(frozen=True)
 class Hang:
-    """`ranks`: those of this machine, which is one of `machines`; `report`: the folder with stacks and collectives;
+    """`ranks`: of this machine, which is one of `machines`; `report`: the folder with stacks and collectives;
     `agent_stopped`: whether the agent of the ranks is stopped, not a rank; `missing`: ranks that have not begun."""
 
     host: str

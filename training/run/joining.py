@@ -34,7 +34,7 @@ Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 
 
 class Offer(CheckedSettings):
-    """`run`: that of node 0, whose paths are those of node 0; `mixture`: the folder beside the model's; `given`: the
+    """`run`: the run of node 0, with the paths of node 0; `mixture`: the folder beside the model's; `given`: the
     xxh3-128 of each file that was given, by setting and name."""
 
     run: RunConfig

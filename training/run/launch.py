@@ -1,4 +1,4 @@
-"""Start a training run in processes of its own, and be such a process.
+"""Start a training run in processes of its own, and run one of these processes.
 
 launch() is for the flow: it runs torchrun's agent (`gristmill.training.run.agent`), which starts the ranks as
 `python -m gristmill.training.run.launch RUN.json`, RUN.json being a RunConfig (`gristmill.storage.checked_json`). A
@@ -136,7 +136,7 @@ def launch(
                 continue
             why = _reason(attempt, out)
             if not why:
-                return 1 if attempt.code == LOST else attempt.code  # that of the rank which failed first
+                return 1 if attempt.code == LOST else attempt.code  # the code of the rank which failed first
             if attempts and attempts.leads and not attempt.begun:
                 why = f"the other machines did not join within {MEETING_SECONDS:.0f} s, or {nodes.rendezvous} is in use"
                 _fail(out, f"{why}; start the run on all machines again")
@@ -339,7 +339,7 @@ _OF_TRANSPORT = ("gloo/transport/", "gloo/rendezvous/")
 
 
 def is_of_another_rank(error: BaseException) -> bool:
-    """Whether an error, or what it came from, is that of talking to another rank, which may have ended or hang."""
+    """Whether an error, or its cause, is from talking to another rank, which may have ended or hang."""
     import torch.distributed as dist
 
     seen: BaseException | None = error

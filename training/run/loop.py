@@ -247,8 +247,8 @@ class Learner:
         self.plan, self.begins_phase, self.seq_len = order.plan, order.begins_phase, run.model.seq_len
 
     def rate(self, step: int, batch: int, events: Sequence[Event]) -> float:
-        """The learning rate of a step, counted from 1, on a batch, counted from 0: that of the schedule after the
-        tokens of so many batches, times factors for the size of this batch and for the rollbacks among `events`."""
+        """The learning rate of a step, counted from 1, on a batch, counted from 0: from the schedule after the
+        tokens of earlier batches, times factors for the size of this batch and for the rollbacks among `events`."""
         training = self.training
         done, warmup, total = (
             self.plan.first(steps) * self.seq_len for steps in (step, training.warmup_steps, training.steps)

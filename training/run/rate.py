@@ -3,7 +3,7 @@
     python -m gristmill.training.run.rate RATE.json
 
 RATE.json holds a RateRequest (`gristmill.storage.checked_json`). The answer is a line of JSON, a MeasuredRate. A
-process of its own, so that its threads are those of a run, and the memory of a GPU is free again when it ends.
+process of its own, so that it has the threads of a run, and the memory of a GPU is free again when it ends.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _short(training: TrainingConfig, steps: int) -> TrainingConfig:
 
 
 def _drawn(folder: Path, vocabulary: int, tokens: int, heldout: int) -> Path:
-    """The training manifest of so many drawn tokens, and of others in one document that is held out."""
+    """The training manifest of `tokens` drawn tokens, and of others in one document that is held out."""
     random = np.random.default_rng(0)
 
     def shard(name: str, count: int) -> dict:

@@ -22,7 +22,7 @@ from gristmill.training.step.monitor import Machine, NoiseScale
 from gristmill.training.step.state import APPLIED, NOT_FINITE, StepFigures, figures
 from gristmill.training.world import World
 
-FOLDER = "profile"  # in that of the run, and among the artifacts of its MLflow run
+FOLDER = "profile"  # in the folder of the run, and among the artifacts of its MLflow run
 ALLOCATIONS = 100_000  # newest ones in a snapshot
 
 
@@ -91,7 +91,7 @@ PROBES = 6  # of the monitor, of which the guard knows the largest attention log
 
 
 class TakenStep(NamedTuple):
-    """A step that was taken. `batch`: its sequences; `values`: those of train_step; `probe`: that of the monitor, if it
+    """A step that was taken. `batch`: its sequences; `values`: from train_step; `probe`: from the monitor, if it
     had one."""
 
     rate: float
@@ -189,7 +189,7 @@ class Record:
         return any(step.stop_requested for step in self.steps)
 
     def _metrics(self, pending_step: TakenStep, step: StepFigures) -> dict[str, float]:
-        """Those of the newest step of the progress."""
+        """The metrics of the newest step of the progress."""
         progress = self.progress
         metrics = {
             "train/loss": step.loss,
@@ -230,7 +230,7 @@ class Record:
             self.progress.logs = self.tracker.checkpoint()
 
     def go_back(self, progress: Progress) -> None:
-        """Forget the steps after those of `progress`."""
+        """Forget the steps after `progress`."""
         self.progress = progress
         self.pending.clear()
         if self.tracker:

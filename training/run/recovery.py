@@ -110,7 +110,7 @@ class Recovery:
             assert to is not None, "chosen for it"
             self.checkpoints.remove_after(to)
             progress, saved = self._load(self._newest(to))
-            # those of steps that are learned again, after a damaged checkpoint, come again
+            # metrics of steps that are repeated after a damaged checkpoint are reported again
             again = range(progress.step + 1, to + 1)
             progress.events = [
                 event for event in known_events[: back + 1] if event.to is not None or event.step not in again
@@ -121,7 +121,7 @@ class Recovery:
         return progress, saved
 
     def judge(self, progress: Progress, steps: Sequence[StepFigures]) -> Spike | None:
-        """Look at the steps after those of progress, note those without an update; a spike, if they end in one.
+        """Look at the steps after the progress, note those without an update; a spike, if they end in one.
 
         Raises FloatingPointError when the loss is what the tokens' frequencies alone would give.
         """
@@ -250,7 +250,7 @@ class Recovery:
         return newest
 
     def _progress(self, path: Path) -> Progress:
-        """That of a checkpoint, as this run takes it up."""
+        """The progress of a checkpoint, as this run resumes it."""
         progress = self.checkpoints.commit_of(path).progress
         return taken_up(progress, self.run.start) if self.run.start and path == self.first else progress
 
@@ -288,7 +288,7 @@ class Recovery:
         return losses
 
     def _documents(self, losses: BatchLosses, level: float) -> tuple[SpikeDocument, ...]:
-        """The documents that add most to a rise above `level`, and whose own loss is nearer to that of the spike; a
+        """The documents that add most to a rise above `level`, and whose own loss is nearer to the loss of the spike; a
         collective."""
         highest = losses.highest(level, DOCUMENTS)
         return tuple(

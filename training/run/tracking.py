@@ -270,7 +270,7 @@ class MlflowSender:
 
 class Tracker:
     """Where the loop writes its metrics. `step` is the number of steps that the checkpoint resumed from had done;
-    `written` is what `checkpoint` gave for it; `names` are those of MLflow."""
+    `written` is what `checkpoint` gave for it; `names` are MLflow's."""
 
     def __init__(
         self,

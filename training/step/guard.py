@@ -193,7 +193,7 @@ class Losses:
     def threshold(self) -> tuple[float | None, float]:
         """(level of the losses before the newest, what the newest must exceed to be a spike).
 
-        Level and noise are medians, so that spikes do not hide those that follow them; the noise is that of differences
+        Level and noise are medians, so that spikes do not hide later spikes; the noise is the median of differences
         of successive losses, so that a falling loss does not count as noise. Before there are as many losses as a
         spike has, only a loss that is not a number can be a spike.
         """
@@ -247,7 +247,7 @@ def learned_by(training: TrainingConfig) -> int:
     are not judged before guard.window steps, as updates are not.
 
     After the last step, so never, with an objective whose targets are not distributed as the tokens are: sentinels are
-    frequent, and the entropy of the tokens says nothing of them. Those of prefix_lm are tokens after a random place.
+    frequent, and the entropy of the tokens says nothing of them. Targets of prefix_lm are tokens after a random place.
     Nor with masked, whose targets are few: a healthy loss stays at that entropy for longer.
     """
     if training.objective not in ("causal", "prefix_lm"):
@@ -304,7 +304,7 @@ REMEDIES = {
 
 
 def likeliest(events: list[Event]) -> str:
-    """The cause that most spikes had, the newest of those that are equally frequent; that of the stop, if it had no
+    """The cause that most spikes had, the newest of equally frequent ones; the cause of the stop, if it had no
     spike."""
     if events[-1].what == "stop" and events[-1].began is None:
         return events[-1].why

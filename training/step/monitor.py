@@ -26,10 +26,10 @@ DECAY = 0.99  # of the means over steps: about the last hundred count
 class MicroBatchNorms:
     """The norms of micro-batches' gradients on this rank, taken in the backward pass, on the device.
 
-    A hook on each whole parameter sees the gradient of one micro-batch before it is added to that of earlier ones, and
-    before ranks add theirs. So neither needs a copy, and all micro-batches count. `model`: that of sharded_model;
-    making one of these is a collective. Where several ranks compute one micro-batch none has its gradient, and nothing
-    is seen.
+    A hook on each whole parameter sees the gradient of one micro-batch before it is added to the gradient of earlier
+    ones, and before ranks add theirs. So neither needs a copy, and all micro-batches count. `model`: from
+    sharded_model; making one of these is a collective. Where several ranks compute one micro-batch none has its
+    gradient, and nothing is seen.
     """
 
     def __init__(self, model: nn.Module, world: World) -> None:
@@ -42,7 +42,7 @@ class MicroBatchNorms:
                 continue
             module.unshard()
             for parameter in module.parameters():
-                if not isinstance(parameter, DTensor):  # those of the layers are, while the rest is whole
+                if not isinstance(parameter, DTensor):  # layers' parameters are DTensors; the others are whole
                     parameter.register_hook(self._see)
             module.reshard()
 
@@ -68,10 +68,10 @@ def noise_and_signal(
 ) -> torch.Tensor:
     """Unbiased estimates of (tr(C) of a sequence's gradient, |G|^2), float64 (2,); NaN for a single micro-batch.
 
-    `sums`: those of MicroBatchNorms over all ranks, of gradients of (loss sums / `tokens`); `square`: the squared norm
-    of the whole gradient; `tokens`, `sequences`: those of the batch. Gradient j, of the mean over its own n_j targets,
-    has the expected squared norm |G|^2 + S / n_j. Weighted by n_j and summed, less that of the whole batch, J - 1 times
-    S remains: with micro-batches of one size these are the estimates of the paper's appendix A.1, and with one sequence
+    `sums`: from MicroBatchNorms over all ranks, of gradients of (loss sums / `tokens`); `square`: the squared norm of
+    the whole gradient; `tokens`, `sequences`: of the batch. Gradient j, of the mean over its own n_j targets, has the
+    expected squared norm |G|^2 + S / n_j. Weighted by n_j and summed, minus the norm of the whole batch, J - 1 times S
+    remains: with micro-batches of one size these are the estimates of the paper's appendix A.1, and with one sequence
     each they are the sample variance.
     """
     weighted, count = sums.unbind()
@@ -192,7 +192,7 @@ class Machine:
         self.process.cpu_percent()  # the next call says what was used since
 
     def __call__(self, tokens_per_second: float) -> dict[str, float]:
-        """`mfu` is the share of the data sheet's bf16 rate, absent where none is known, `mfu_measured` that of
+        """`mfu` is the share of the data sheet's bf16 rate, absent where none is known, `mfu_measured` the share of
         `measured_flops`. `_causal`: attention is counted below the diagonal only, as it is computed."""
         metrics = {
             f"train/{name}{convention}": tokens_per_second * flops / (peak * self.world.size)
@@ -216,7 +216,7 @@ class Machine:
 
 
 class Updates:
-    """The norm of an update of the blocks' matrices over that of the matrices: `begin` before it, `end` after it.
+    """The norm of an update of the blocks' matrices over the norm of the matrices: `begin` before it, `end` after it.
 
     Between the two the matrices are in memory twice, at a time when there are no activations.
     """

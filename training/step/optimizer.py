@@ -138,7 +138,7 @@ Group = Literal["embedding", "head", "matrices", "vectors"]
 
 @dataclass(frozen=True)
 class Treatment:
-    """How a parameter is updated. lr_multiplier: its learning rate over that of the schedule; weight_decay: the share
+    """How a parameter is updated. lr_multiplier: its learning rate over the schedule's; weight_decay: the share
     of it that an update takes away is this times its learning rate; eps: of AdamW."""
 
     group: Group
@@ -239,7 +239,7 @@ class Optimizers:
     def step(self, learning_rate: float, divisor: torch.Tensor, skip: torch.Tensor) -> None:
         """Update with the gradients divided by `divisor`, and drop them; where `skip` is true nothing changes.
 
-        `learning_rate` is that of the schedule: each group's is `lr_multiplier` of it.
+        `learning_rate` is the schedule's: each group's is `lr_multiplier` of it.
         Both are tensors without dimensions on the device: the host does not wait for them. A skipped update leaves
         weights and AdamW's state as they are, to the bit; Muon's momentum begins again.
         """

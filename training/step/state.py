@@ -37,7 +37,7 @@ class Outliers:
     An outlier has a loss or gradient norm above mean + `deviations` standard deviations of the last `window` accepted
     updates (OLMo-core's SkipStepOptimizer: 6 of 128), and none is judged before there are so many. Here the logarithms
     are compared: norms are skewed, and six deviations of their logarithms seldom happen to healthy small runs. What
-    happens after several in a row, `guard` decides. All ranks see the same figures, those of the whole batch, so
+    happens after several in a row, `guard` decides. All ranks see the same figures, of the whole batch, so
     they agree.
     """
 
@@ -114,7 +114,7 @@ class LossScale:
 
 
 class TrainState:
-    """Changed in place by each step, saved in a checkpoint, loaded from one. `model`: that of sharded_model. Making it
+    """Changed in place by each step, saved in a checkpoint, loaded from one. `model`: from sharded_model. Making it
     is a collective.
 
     `tensors`: the live tensors under the names that they have in a checkpoint. `copies`: of each parameter how many
@@ -148,7 +148,7 @@ class TrainState:
 def begun_state(
     config: ModelConfig, training: TrainingConfig, vocab_size: int, end_of_text: int, world: World
 ) -> TrainState:
-    """That of a run which begins, with the weights that its seed draws. `end_of_text`: the id of that token."""
+    """The state of a run which begins, with the weights that its seed draws. `end_of_text`: the id of that token."""
     state = empty_state(config, training, vocab_size, end_of_text, world)
     set_first_weights(state.model, training, world)
     return state
@@ -219,7 +219,7 @@ def train_step(
 ) -> torch.Tensor:
     """Learn from this rank's inputs and targets, int64 of shape (rows, seq_len); a collective.
 
-    The gradient is that of (sum of token losses) / (targets in the whole batch); dividing by the global
+    The gradient is of (sum of token losses) / (targets in the whole batch); dividing by the global
     count before backward is what makes uneven ranks exact. If the loss or the gradient is not finite, on any rank, or
     is an outlier, no rank updates.
 

@@ -128,7 +128,7 @@ def by_this_code(signatures: Sequence[str], documents: Sequence[str], shingling:
     """Whether the first documents with a word, signed again, give what is stored of them in a stage's parts.
 
     Otherwise the hashes were computed differently, and no document would be similar to them. Many are signed, since a
-    change may affect only one script. Held: `_SIGNED_AGAIN` documents, or those of a row group.
+    change may affect only one script. Held: `_SIGNED_AGAIN` documents, or the documents of a row group.
     """
     for signed_part, part in zip(signatures, documents, strict=True):
         [rows] = np.nonzero(parquet.read_table(signed_part, ["size"])["size"].to_numpy())

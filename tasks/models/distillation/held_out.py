@@ -205,7 +205,7 @@ def reliability(
 
 def grade_measures(labels: np.ndarray, scores: np.ndarray, weights: np.ndarray | None = None) -> dict[str, float]:
     """`pearson`, `spearman` and `rmse` of scores that estimate labels; without the first two where either is the same
-    for all. With weights ranks are those of so many documents."""
+    for all. A weight counts as that many documents in the ranks."""
     counts = np.ones(len(labels)) if weights is None else weights
     figures = {"rmse": float(np.sqrt((counts * (labels - scores) ** 2).sum() / counts.sum()))}
     if not np.ptp(labels) or not np.ptp(scores):
@@ -225,7 +225,7 @@ def _correlation(first: np.ndarray, second: np.ndarray, weights: np.ndarray) -> 
 
 
 def _ranks(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """The weight of all documents below each one, and half of that of its equals."""
+    """The weight of all documents below each one, and half of the weight of its equals."""
     places, inverse = np.unique(values, return_inverse=True)
     of_value = np.bincount(inverse, weights, minlength=len(places))
     return (np.cumsum(of_value) - of_value / 2)[inverse]

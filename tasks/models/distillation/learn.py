@@ -162,9 +162,9 @@ def gather_shard(
 def train_model(
     folder: str, number: int, gathered: Sequence[str], settings: Learning, kind: str, embedder: Mapping[str, Any]
 ) -> dict:
-    """Train on the gathered annotations of some hosts, and measure the model on those of the others. Writes the model,
-    and `held_out.parquet`: `id`, `host`, `label`, `length`, `score`, with the setting also `weight`, and whether the
-    annotation is `good`, null for numbers without `positive`.
+    """Train on the gathered annotations of some hosts, and measure the model on the annotations of the others. Writes
+    the model, and `held_out.parquet`: `id`, `host`, `label`, `length`, `score`, with the setting also `weight`, and
+    whether the annotation is `good`, null for numbers without `positive`.
 
     Holds the vectors, or a model of fastText, and a line of each part. Raises ValueError for annotations of which
     nothing can be learned.

@@ -260,12 +260,10 @@ class Selection(IndexFilters, _Indexed):
     def inspect(self, deep: bool) -> Inspection:
         is_local = all(map(files.is_local, self._other_paths() or [self.base]))
         inspection = inspect_listed(self, self.tables, redact_url(str(self.index)), deep or is_local)
-        return replace(
-            inspection, files=None
-        )  # those of the index: which files are read is known when records are selected
+        return replace(inspection, files=None)  # of the index: which files are read is known when records are selected
 
     def _other_paths(self) -> list[str]:
-        """Addresses of the index, those of whole snapshots left out."""
+        """Addresses of the index, without the addresses of whole snapshots."""
         return [name for name in self.index if not re.fullmatch(SNAPSHOT, name)]
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Sources whose documents a language model writes from those of another recipe."""
+"""Sources whose documents a language model writes from the documents of another recipe."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar

@@ -82,7 +82,7 @@ class Look:
 
 
 def table_look(kind: str, values: Mapping[str, Sequence[Any]]) -> Look:
-    """What a file of tables is. `values`: those of some rows, by column."""
+    """What a file of tables is. `values`: values of some rows, by column."""
     lengths = {
         name: sum(map(len, texts)) / len(column_values)
         for name, column_values in values.items()

@@ -70,7 +70,7 @@ class Member:
 def members(
     path: str, most_unpacked: int, remote_io: RemoteIOConfig, reading: Reading | None = None
 ) -> Iterator[Member]:
-    """The files of a repository in the order of its archive, those of a folder by their paths; folders are passed over.
+    """The files of a repository in the order of its archive, or of a folder by path; folders are skipped.
 
     What cannot be read on is a last member with the problem `damaged_archive`, or `archive_too_large`. `reading` learns
     how far it is. Holds a piece of the archive, and of zip its directory. Raises FileNotFoundError,

@@ -97,9 +97,7 @@ class RepositoryLicenses:
             stated = self.stated.get(folder)
             if texts := self.texts.get(folder):
                 text_license = licenses.together(texts) or ""
-                if stated and (
-                    not texts or _names(text_license) <= _names(stated) or _later(text_license) == _later(stated)
-                ):
+                if stated and (_names(text_license) <= _names(stated) or _later(text_license) == _later(stated)):
                     return License(stated, "metadata")
                 return License(text_license, "text")
             if stated:
@@ -130,7 +128,7 @@ def repository_licenses(path: str, most_unpacked: int, remote_io: RemoteIOConfig
             continue
         folder, _, name = member.path.rpartition("/")
         if is_text:
-            # a folder of licenses is that of what is beside it
+            # a folder of licenses licenses its parent folder
             above = folder.rpartition("/")[0] if name and folder.rpartition("/")[2].lower() in _FOLDERS else folder
             if license := licenses.of_text(text):
                 repository.texts.setdefault(above, []).append(license)
