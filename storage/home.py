@@ -238,13 +238,13 @@ class Home:
             raise LookupError(f"{self.address} has no finished stage with the key {key}")
         return match
 
-    def behind(self, stage: FinishedStage) -> Iterator[FinishedStage]:
+    def derived_from(self, stage: FinishedStage) -> Iterator[FinishedStage]:
         """The finished stages that were made from a stage's texts, or from these as a later stage has cut them."""
         for other in self._finished:
             if other.reads("documents", stage):
                 yield other
                 if other.edits_texts:
-                    yield from self.behind(other)
+                    yield from self.derived_from(other)
 
     @cached_property
     def _all(self) -> tuple[FinishedStage | UnfinishedStage | UnreadableStage | CollectedStage, ...]:

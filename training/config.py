@@ -312,8 +312,8 @@ class TrainingConfig(CheckedSettings):
     @property
     def rates(self) -> Rates:
         """The peak learning rate of the blocks' matrices, after the warm-up, and the ratio of the embedding's to it."""
-        given, own = (self.learning_rate, self.embedding_rate), OWN_RATES[self.optimizer]
-        return Rates(*(default if one is None else one for one, default in zip(given, own, strict=True)))
+        values, own = (self.learning_rate, self.embedding_rate), OWN_RATES[self.optimizer]
+        return Rates(*(default if one is None else one for one, default in zip(values, own, strict=True)))
 
     @property
     def filled(self) -> dict[str, Any]:

@@ -201,10 +201,10 @@ def cut_lines(folder: str, shard: int, documents: str, kept: str, step: HostLine
 def _folded(text: "kernels.scan.Scan") -> tuple[np.ndarray, np.ndarray]:
     """(hash, size) of all lines, as `folded` has them; the hash of rows of tables is that of all their bytes."""
     start, stop = text.spans("lines")
-    found, size = kernels.folding.folded(text.data, start, stop)
+    hashes, size = kernels.folding.folded(text.data, start, stop)
     is_row = size > 0
     is_row[is_row] = text.data[start[is_row]] == ord("|")
-    return np.where(is_row, text.line_hash, found), size
+    return np.where(is_row, text.line_hash, hashes), size
 
 
 def _blocks(text: "kernels.scan.Scan") -> tuple[np.ndarray, np.ndarray]:

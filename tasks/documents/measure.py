@@ -113,13 +113,13 @@ def measured(documents: pa.Table, steps: Sequence[DocumentStep], source: str = "
     return Measured(table, pa.concat_tables(edits for _, edits in results))
 
 
-def _with_all_columns(table: pa.Table, given: Sequence[str], steps: Iterable[Step]) -> pa.Table:
-    """The columns `given`, and the columns of all steps in their order, null where there are none."""
-    columns = {name: table[name] for name in given}
+def _with_all_columns(table: pa.Table, leading: Sequence[str], steps: Iterable[Step]) -> pa.Table:
+    """The columns `leading`, and the columns of all steps in their order, null where there are none."""
+    columns = {name: table[name] for name in leading}
     for each in fields(steps):
         there = each.name in table.column_names
         columns[each.name] = table[each.name] if there else pa.chunked_array([pa.nulls(len(table), each.type)])
-    schema = pa.schema([*map(table.schema.field, given), *fields(steps)], table.schema.metadata)
+    schema = pa.schema([*map(table.schema.field, leading), *fields(steps)], table.schema.metadata)
     return pa.table(columns, schema=schema)
 
 

@@ -171,13 +171,13 @@ def _related(folder: str, shard: int, extracted: str) -> dict[str, str]:
     rewrite is from."""
     path = files.join(rewrites_folder(folder), f"{shard:05d}.parquet")
     ids = parquet.read_table(path)["id"].to_pylist() if files.exists(path) else []
-    found = dict.fromkeys(ids, "rewrite_of_evaluation_document")
+    rules = dict.fromkeys(ids, "rewrite_of_evaluation_document")
     if tables := parquet.read_tables(parquet.paths_in(rewritten_folder(folder))):
         origins = pa.concat_tables(tables)["record"].combine_chunks()
         table = parquet.read_table(extracted, ["id", *PLACE])
         sources = table["id"].filter(pc.is_in(records(table), origins)).to_pylist()
-        found |= dict.fromkeys(sources, "source_of_evaluation_document")
-    return found
+        rules |= dict.fromkeys(sources, "source_of_evaluation_document")
+    return rules
 
 
 def collect_texts(folder: str, number: int, evaluation: str) -> dict:

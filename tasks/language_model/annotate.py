@@ -244,20 +244,20 @@ def annotate_shard(
     for each, text, values in sampled_documents(annotation, thresholds_of(sample), documents, kept, signals):
         ids.append(each)
         if text is None:
-            found, problem, digests = {}, None, None
+            answer_values, problem, digests = {}, None, None
         else:
             conversations = settings.conversations(text, values)
             for conversation in conversations:
                 replay(store, conversation, folder)
             valid = [conversation.values for conversation in conversations if conversation.values is not None]
-            found = {
+            answer_values = {
                 name: _joined(prompt.answer[name].type, [one[name] for one in valid]) for name in prompt.answer if valid
             }
             problem = None if valid else conversations[0].problem
             digests = ",".join(digest for conversation in conversations for digest in conversation.digests)
             if problem is not None:
                 problems[problem.partition(":")[0]] += 1
-        row = {**found, "problem": problem, "answer": digests}
+        row = {**answer_values, "problem": problem, "answer": digests}
         if text is not None and annotation.by:
             row[WEIGHT] = weights[each]
         for name in columns:

@@ -157,9 +157,9 @@ class Rewrite(RewriteSettings, Checks, Sampling):
         """What is wrong with the file of its prompt. `key`: of these settings."""
         if not isinstance(self.prompt, PromptFile):
             return
-        found = [*self.prompt.problems((*key, "prompt"), deep)]
-        yield from found
-        if not found and (deep or files.is_local(self.prompt.file)) and (unused := self._unused()):
+        prompt_problems = [*self.prompt.problems((*key, "prompt"), deep)]
+        yield from prompt_problems
+        if not prompt_problems and (deep or files.is_local(self.prompt.file)) and (unused := self._unused()):
             yield (*key, "values"), unused
 
 
@@ -240,17 +240,17 @@ class Refused:
     detail: str | None = None
 
 
-def refused(asked: RewriteRecord, source: str, answer: Answer) -> Refused | None:
+def refused(record: RewriteRecord, source: str, answer: Answer) -> Refused | None:
     """The first check that an answer fails; None if it is a rewrite. That of its language is another matter, since
     many texts are identified together.
 
     `source`: the text that the model was given.
     """
-    checks, text = asked.checks, answer.content.strip()
+    checks, text = record.checks, answer.content.strip()
     if answer.finish in NO_ANSWER:
         return Refused(answer.finish, detail=text[:200])
     if answer.finish == "length":
-        return Refused("length", len(text), asked.settings.max_tokens)
+        return Refused("length", len(text), record.settings.max_tokens)
     if len(text) < checks.min_characters:
         return Refused("too_short", len(text), checks.min_characters)
     share = ratio(source, text)
@@ -261,7 +261,7 @@ def refused(asked: RewriteRecord, source: str, answer: Answer) -> Refused | None
     if (phrase := _refusal(checks.refusals, source, text)) is not None:
         return Refused("refusal_phrase", detail=phrase)
     if checks.prompt_words is not None:
-        run = next((run for run in _runs(text, checks.prompt_words) if run in asked.prompt_runs), None)
+        run = next((run for run in _runs(text, checks.prompt_words) if run in record.prompt_runs), None)
         if run is not None:
             return Refused("copies_prompt", detail=" ".join(run))
     return None
@@ -283,7 +283,7 @@ def _folded(text: str) -> str:
 
 def _runs(text: str, count: int) -> Iterator[tuple[str, ...]]:
     words = _WORD.findall(text.casefold())
-    return (tuple(words[at : at + count]) for at in range(len(words) - count + 1))
+    return (tuple(words[begin : begin + count]) for begin in range(len(words) - count + 1))
 
 
 def new_numbers(source: str, text: str) -> int:
@@ -311,8 +311,8 @@ def _asked_part(folder: str, shard: int) -> str:
 def answer_about(home: str, folder: str, shard: int, document: str) -> Answer | None:
     """The model's answer about a document of a shard, also if it was refused. None if the home no longer has it.
     `folder`: of the stage."""
-    asked = parquet.read_table(_asked_part(folder, shard))
-    digests = asked.filter(pc.equal(asked["id"], document))[ANSWER].to_pylist()
+    requests = parquet.read_table(_asked_part(folder, shard))
+    digests = requests.filter(pc.equal(requests["id"], document))[ANSWER].to_pylist()
     return AnswerStore(home).find(digests[0]) if digests else None
 
 
@@ -323,7 +323,7 @@ def rewrite_shard(
     kept: str,
     signals: tuple[str, ...],
     home: str,
-    asked: RewriteRecord,
+    record: RewriteRecord,
     sample: tuple[RecordedFile, ...],
 ) -> dict:
     """Write the rewrites of a shard from the answers in the home, and the ledger of documents without one. Holds the
@@ -333,30 +333,30 @@ def rewrite_shard(
     rows: dict[str, dict[str, Any]] = {}
     drops: list[dict[str, Any]] = []
     expected: dict[str, str | None] = {}
-    for each, text, values in sampled_documents(asked, thresholds_of(sample), documents, kept, signals):
+    for each, text, values in sampled_documents(record, thresholds_of(sample), documents, kept, signals):
         if text is None:
             continue
-        source = text[: asked.settings.characters]
-        [conversation] = asked.conversations(text, values)
+        source = text[: record.settings.characters]
+        [conversation] = record.conversations(text, values)
         replay(store, conversation, folder)
         answer, asked_about[each] = _answer(conversation), conversation.digest
-        if (why := refused(asked, source, answer)) is not None:
+        if (why := refused(record, source, answer)) is not None:
             drops.append({"id": each, "step": STEP, **vars(why)})
             continue
-        rows[each] = _row(source, answer, conversation.digest, asked.name)
-        expected[each] = values.get("language") if asked.of_source else asked.checks.language
-    if asked.identify is not None:
-        for drop in _other_languages(asked.identify, rows, expected):
+        rows[each] = _row(source, answer, conversation.digest, record.name)
+        expected[each] = values.get("language") if record.of_source else record.checks.language
+    if record.identify is not None:
+        for drop in _other_languages(record.identify, rows, expected):
             drops.append(drop)
             del rows[drop["id"]]
     table = parquet.read_table(documents, ["id", *_OF_SOURCE])
     table = table.filter(pc.is_in(table["id"], pa.array(list(rows), pa.string()))).rename_columns(
         ["id", "url", "date", "derived_source", "file", "offset", "length", "derived_record"]
     )
-    found = pa.Table.from_pylist(
+    rewrites = pa.Table.from_pylist(
         [{**row, "derived_from": row["id"], **rows[row["id"]]} for row in table.to_pylist()], schema=PART
     )
-    parquet.write_table(layout.part(folder, shard), found)
+    parquet.write_table(layout.part(folder, shard), rewrites)
     digests = {
         "id": pa.array(list(asked_about), pa.string()),
         ANSWER: pa.array(list(asked_about.values()), pa.string()),
@@ -364,10 +364,10 @@ def rewrite_shard(
     parquet.write_table(_asked_part(folder, shard), pa.table(digests))
     dropped = ledger.from_rows(drops)
     ledger.write_ledger(folder, shard, dropped)
-    characters = pc.sum(found["characters"]).as_py() or 0
+    characters = pc.sum(rewrites["characters"]).as_py() or 0
     return {
         "rows_in": len(asked_about),
-        "rows_out": len(found),
+        "rows_out": len(rewrites),
         "steps": [ledger.count(STEP, len(asked_about), None, dropped, characters)],
     }
 

@@ -141,12 +141,12 @@ def _numbers(column: pa.ChunkedArray) -> list[float]:
 
 def columns_of_few(shards: Iterable[Mapping[str, Sequence[float]]], by: Sequence[str]) -> tuple[str, ...]:
     """The columns of `by` with at most MAX_NUMBERS different numbers in all shards."""
-    found: dict[str, set[float]] = {name: set() for name in by}
+    numbers: dict[str, set[float]] = {name: set() for name in by}
     for each in shards:
-        for name, values in found.items():
+        for name, values in numbers.items():
             if len(values) <= MAX_NUMBERS:
                 values.update(each[name])
-    return tuple(name for name in by if 0 < len(found[name]) <= MAX_NUMBERS)
+    return tuple(name for name in by if 0 < len(numbers[name]) <= MAX_NUMBERS)
 
 
 def candidates_shard(

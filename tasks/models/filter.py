@@ -45,9 +45,9 @@ def find_bounds(folder: str, number: int, work: str, settings: Settings, scores:
     """`bounds`: what the module `work` finds by the parts with scores, as mappings; `reasons`: what they rest on, where
     the module has a function `reasons`."""
     module = import_module(work)
-    found = bounds_by(module, settings, scores)
+    bounds = bounds_by(module, settings, scores)
     reasons = getattr(module, "reasons", None)
-    return {"bounds": [asdict(bound) for bound in found], **({"reasons": reasons(found, scores)} if reasons else {})}
+    return {"bounds": [asdict(bound) for bound in bounds], **({"reasons": reasons(bounds, scores)} if reasons else {})}
 
 
 def bounds_by(work: ModuleType, settings: Settings, scores: Sequence[str]) -> Sequence[Bound]:

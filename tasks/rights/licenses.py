@@ -199,8 +199,8 @@ def of_fields(headers: Iterable[Sequence[str]]) -> License | None:
         if name == "link" and "license" in value:
             for match in _LINK_FIELD.finditer(value[:8000]):
                 relation = re.search(r"rel\s*=\s*\"?([^\";]*)", match[2])
-                if relation and "license" in relation[1].lower().split() and (found := of_address(match[1])):
-                    return License(found, PAGE, "header")
+                if relation and "license" in relation[1].lower().split() and (identifier := of_address(match[1])):
+                    return License(identifier, PAGE, "header")
     return None
 
 
@@ -223,39 +223,41 @@ def _elements(tree: "HTMLTree", selector: str) -> "list[ElementNode]":
     return tree.document.query_selector_all(selector).values() if tree.document is not None else []
 
 
-def _one(found: dict[str, License]) -> License | None:
+def _one(licenses: dict[str, License]) -> License | None:
     """The license that all of some name: the one with a version, where others name its family."""
     versioned = {
-        name: each for name, each in found.items() if not any(re.match(rf"{re.escape(name)}-\d", o) for o in found)
+        name: each
+        for name, each in licenses.items()
+        if not any(re.match(rf"{re.escape(name)}-\d", o) for o in licenses)
     }
     return next(iter(versioned.values())) if len(versioned) == 1 else None
 
 
 def _of_links(tree: "HTMLTree") -> list[License]:
-    found = []
+    licenses = []
     for link in _elements(tree, "link[rel~=license i]"):
         if identifier := of_address(link.getattr("href") or ""):
-            found.append(License(identifier, PAGE, "link"))
-    return found
+            licenses.append(License(identifier, PAGE, "link"))
+    return licenses
 
 
 _META_TAGS = ", ".join(f'meta[{key}*="{word}" i]' for key in ("name", "property") for word in ("right", "license"))
 
 
 def _of_metas(tree: "HTMLTree") -> list[License]:
-    found = []
+    licenses = []
     for meta in _elements(tree, _META_TAGS):
         name = (meta.getattr("name") or meta.getattr("property") or "").strip().lower()
         if name in _METAS and (identifier := of_words(meta.getattr("content") or "")):
-            found.append(License(identifier, PAGE, "meta"))
-    return found
+            licenses.append(License(identifier, PAGE, "meta"))
+    return licenses
 
 
 # ---- JSON-LD
 
 
 def _of_json(tree: "HTMLTree") -> list[License]:
-    found = []
+    licenses = []
     for script in _elements(tree, 'script[type="application/ld+json"]')[:_MAX_SCRIPTS]:
         text = script.text or ""
         if "license" not in text or len(text) > _MAX_JSON:
@@ -268,8 +270,8 @@ def _of_json(tree: "HTMLTree") -> list[License]:
             if identifier := _of_value(node.get("license")):
                 types = node.get("@type")
                 named = {each for each in (types if isinstance(types, list) else [types]) if isinstance(each, str)}
-                found.append(License(identifier, PAGE if named & _PAGES else PART, "json-ld"))
-    return found
+                licenses.append(License(identifier, PAGE if named & _PAGES else PART, "json-ld"))
+    return licenses
 
 
 def _nodes(value: Any) -> Iterator[dict[str, Any]]:
@@ -350,15 +352,15 @@ def _of_anchors(tree: "HTMLTree") -> list[License]:
         if (identifier := of_address(anchor.getattr("href") or ""))
     ][-_MAX_ANCHORS:]
     is_about_licenses = len({identifier for _, identifier in anchors}) > _MANY
-    found = []
+    licenses = []
     for anchor, identifier in anchors:
         is_rel = "license" in (anchor.getattr("rel") or "").lower().split()
         scope, source = _scope(anchor, is_rel)
         if scope == PAGE and is_about_licenses and source != "footer":
             continue
         if scope:
-            found.append(License(identifier, scope, "rel" if is_rel else source))
-    return found
+            licenses.append(License(identifier, scope, "rel" if is_rel else source))
+    return licenses
 
 
 def _scope(anchor: "ElementNode", is_rel: bool) -> tuple[Scope | None, str]:
@@ -415,12 +417,12 @@ _NAME = re.compile(
 def _of_sentences(tree: "HTMLTree") -> list[License]:
     """Licenses that a sentence about the page names."""
     text = html2text.extract_plain_text(tree, main_content=False, alt_texts=False)
-    found = []
+    licenses = []
     for match in list(_NAME.finditer(text))[-_MAX_ANCHORS:]:
         begin = text.rfind("\n", 0, match.start()) + 1
         end = text.find("\n", match.end())
         words = text[max(begin, match.start() - _CONTEXT) : match.start()]
         named = text[match.start() : end if end >= 0 else len(text)][:200]
         if _scope_of(words) == PAGE and (identifier := of_words(_SENTENCE.split(named)[0])):
-            found.append(License(identifier, PAGE, "text"))
-    return found
+            licenses.append(License(identifier, PAGE, "text"))
+    return licenses

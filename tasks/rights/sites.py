@@ -184,8 +184,8 @@ def read_sites(path: str, hosts: Sequence[str]) -> dict[tuple[str, str], SiteFil
     # pyarrow 25 crashes on a chunked array without chunks
     wanted = pc.is_in(table_hosts.combine_chunks(), pa.array(sorted(set(hosts)), pa.string()))
     rows = pc.indices_nonzero(wanted)
-    found = read_rows(path, rows.to_numpy().astype("int64"), SCHEMA.names).to_pylist()
-    return {(row["host"], row["kind"]): SiteFile(row["text"], row["file"]) for row in found}
+    site_files = read_rows(path, rows.to_numpy().astype("int64"), SCHEMA.names).to_pylist()
+    return {(row["host"], row["kind"]): SiteFile(row["text"], row["file"]) for row in site_files}
 
 
 class TdmRules:

@@ -129,13 +129,13 @@ def usages(value: str) -> list[str]:
         preferences = cast(Mapping[str, Any], http_sf.parse(value.encode("utf-8", "replace"), tltype="dictionary"))
     except (ValueError, RecursionError):
         return []
-    found = []
+    stated = []
     for use in USES:
         preference = preferences.get(use, (None, {}))[0]
         # a string "n" is not a token n, and is unknown
         if isinstance(preference, http_sf.Token) and str(preference) in ("y", "n"):
-            found.append(f"{use}={preference}")
-    return found
+            stated.append(f"{use}={preference}")
+    return stated
 
 
 def _directives(source: str, agent: str, value: str, has_agents: bool) -> Iterator[Statement]:

@@ -111,18 +111,18 @@ class FileSearch:
         return [self._search(one) for one in some]
 
     def _search(self, one: SearchedFile) -> FileResult:
-        found = np.empty(0, np.int64)
+        places = np.empty(0, np.int64)
         try:
             for texts in texts_of(one.path, partial(_decoder, one.tokenizer)):
-                found = np.union1d(found, self.marks.places(texts)).astype(np.int64)
+                places = np.union1d(places, self.marks.places(texts)).astype(np.int64)
         except NotSearchedError as error:
             why = str(error)
             if why.startswith("a damaged"):
-                return FileResult(one, tuple(found.tolist()), unread=f"{one.path}: {why}")
-            return FileResult(one, tuple(found.tolist()), skipped=why)
+                return FileResult(one, tuple(places.tolist()), unread=f"{one.path}: {why}")
+            return FileResult(one, tuple(places.tolist()), skipped=why)
         except (OSError, RuntimeError, ValueError) as error:
-            return FileResult(one, tuple(found.tolist()), unread=f"{one.path} cannot be read: {error}")
-        return FileResult(one, tuple(found.tolist()))
+            return FileResult(one, tuple(places.tolist()), unread=f"{one.path} cannot be read: {error}")
+        return FileResult(one, tuple(places.tolist()))
 
 
 @dataclass(frozen=True, eq=False)

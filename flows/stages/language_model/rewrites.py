@@ -87,7 +87,7 @@ def _rewrite(phases: PhaseRunner, record: RewriteRecord, places: AskingPlaces) -
     corpus, measured = places.corpus, measured_by(places, record)
     asked = ask(phases, record, places)
     jobs = Each(corpus.shards(), lambda i: {**corpus.shard(i), "signals": measured[i]})
-    common = {"home": places.home, "asked": record, "sample": places.sample}
+    common = {"home": places.home, "record": record, "sample": places.sample}
     counted = phases.map(PHASE, rewrite_shard, jobs, common=common).values()
     bill = total(each["bill"] for each in asked)
     write_bill(phases, record.step, bill, asked)

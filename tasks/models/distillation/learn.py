@@ -74,14 +74,14 @@ def _weights(table: pa.Table, of: str, weight: str | None) -> pa.ChunkedArray:
     """The weights of annotated documents. Raises ValueError for a document that has none above 0."""
     if weight is None:
         return pa.chunked_array([np.ones(len(table))])
-    found = table[weight].cast(pa.float64()) if weight in table.column_names else pa.nulls(len(table), pa.float64())
-    missing = len(table) - (pc.sum(pc.and_(pc.is_finite(found), pc.greater(found, 0))).as_py() or 0)
+    weights = table[weight].cast(pa.float64()) if weight in table.column_names else pa.nulls(len(table), pa.float64())
+    missing = len(table) - (pc.sum(pc.and_(pc.is_finite(weights), pc.greater(weights, 0))).as_py() or 0)
     if missing:
         raise ValueError(
             f"{missing:,} documents have an annotation in {of} and no weight above 0 in {weight}. Set `weight` to the "
             "column of the step that annotates, or remove it"
         )
-    return found
+    return weights
 
 
 def count_shard(
@@ -142,20 +142,20 @@ def gather_shard(
     some = some.filter(pc.is_in(some["id"], table["id"].combine_chunks()))
     table = table.take(pc.index_in(some["id"], table["id"].combine_chunks()))
     own = pc.binary_join_element_wise(some["source"].cast(pa.string()), some["id"], "\n")
-    found = {
+    gathered = {
         "id": table["id"],
         "label": table["label"],
         "weight": table["weight"],
         "host": pc.coalesce(known_hosts(some), own),
     }
-    found["length"] = pc.utf8_length(some["text"])
+    gathered["length"] = pc.utf8_length(some["text"])
     if settings.kind == "fasttext":
         texts, how = some["text"].to_pylist(), settings.fasttext
-        found["line"] = pa.array([line(text, how.characters, how.lowercase) for text in texts], pa.string())
+        gathered["line"] = pa.array([line(text, how.characters, how.lowercase) for text in texts], pa.string())
     else:
         of_all = parquet.read_table(vectors)
-        found["vector"] = of_all["vector"].take(pc.index_in(some["id"], of_all["id"].combine_chunks()))
-    parquet.write_table(layout.part(gathered_folder(folder), shard), pa.table(found))
+        gathered["vector"] = of_all["vector"].take(pc.index_in(some["id"], of_all["id"].combine_chunks()))
+    parquet.write_table(layout.part(gathered_folder(folder), shard), pa.table(gathered))
     return {"rows": len(table)}
 
 
@@ -181,16 +181,16 @@ def train_model(
     else:
         scores, trained = _fit_head(folder, settings, kind, embedder, seen, unseen)
     own = ["id", "host", "label", "length", *(["weight"] if settings.weight is not None else [])]
-    found = unseen.select(own).append_column("score", pa.array(scores))
-    goods = pa.nulls(len(found), pa.float64()) if threshold is None else _good(found, threshold).cast(pa.float64())
-    parquet.write_table(files.join(folder, HELD_OUT_FILE), found.append_column("good", goods))
+    scored = unseen.select(own).append_column("score", pa.array(scores))
+    goods = pa.nulls(len(scored), pa.float64()) if threshold is None else _good(scored, threshold).cast(pa.float64())
+    parquet.write_table(files.join(folder, HELD_OUT_FILE), scored.append_column("good", goods))
     return {
         "files": [MODELS[settings.kind], HELD_OUT_FILE],
         "annotations": len(table),
         "training": len(seen),
         "training_hosts": pc.count_distinct(seen["host"]).as_py(),
         **trained,
-        **_measured(found, scores, threshold, kind, settings),
+        **_measured(scored, scores, threshold, kind, settings),
     }
 
 
@@ -270,14 +270,14 @@ def _fit_head(
 
 
 def _measured(
-    found: pa.Table, scores: np.ndarray, threshold: float | None, kind: str, settings: Learning
+    scored: pa.Table, scores: np.ndarray, threshold: float | None, kind: str, settings: Learning
 ) -> dict[str, Any]:
-    labels, groups = found["label"].to_numpy(), group_numbers(found["host"].to_numpy())
-    weights = found["weight"].to_numpy() if settings.weight is not None else None
+    labels, groups = scored["label"].to_numpy(), group_numbers(scored["host"].to_numpy())
+    weights = scored["weight"].to_numpy() if settings.weight is not None else None
     graded = settings.kind == "head" and kind == "number"
-    figures: dict[str, Any] = {"held_out": len(found), "held_out_hosts": len(np.unique(groups))}
+    figures: dict[str, Any] = {"held_out": len(scored), "held_out_hosts": len(np.unique(groups))}
     if threshold is not None:
-        good, lengths = labels >= threshold, found["length"].to_numpy().astype(np.float64)
+        good, lengths = labels >= threshold, scored["length"].to_numpy().astype(np.float64)
         figures |= {"good": int(good.sum())}
         figures |= class_measures(good, scores, groups, lengths, threshold if graded else 0.5, weights)
         labels = labels if graded else good.astype(np.float64)
@@ -350,14 +350,14 @@ def _held_out_scores(held: RecordedFile) -> pa.Table:
     return parquet.read_table(path, ["host", "score", "good", *(["weight"] if has_weight else [])])
 
 
-def reasons(found: Sequence[Bound], scores: Sequence[str]) -> dict[str, Any]:
+def reasons(found_bounds: Sequence[Bound], scores: Sequence[str]) -> dict[str, Any]:
     """What the held-out annotations say of the bounds that `bounds` has found; empty without a bound, or annotations of
     good and other documents."""
     good, of_good, groups, weights = _annotations(scores)
-    if not found or not len(good):
+    if not found_bounds or not len(good):
         return {}
-    assert found[0].low is not None
-    return grounds(good, of_good, groups, found[0].low, weights)
+    assert found_bounds[0].low is not None
+    return grounds(good, of_good, groups, found_bounds[0].low, weights)
 
 
 def _annotations(scores: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]:
