@@ -1,8 +1,8 @@
-"""JSON files that hold a checksum and the name of themselves, so that damage is an error and never another value, and
-so is a file that stands in the place of another.
+"""JSON files that contain their own checksum and name, so that damage, and a file in the place of another, is an error
+and never another value.
 
 {
-  "checksum": "xxh3-128 of all that follows the comma behind it, hexadecimal",
+  "checksum": "xxh3-128 of everything after the comma after it, hexadecimal",
   "file": "its name, as `gristmill.storage.damage.name_of` has it",
   ...
 }
@@ -23,7 +23,7 @@ _END = len(_BEGIN) + _DIGITS + 2
 
 
 def dumps(value: Mapping[str, Any], path: str) -> bytes:
-    """What `path` gets: sorted keys and two-space indents behind the checksum, the same for the same value and name.
+    """What `path` gets: sorted keys and two-space indents after the checksum, the same for the same value and name.
 
     Raises ValueError for a mapping that has a key `checksum` or `file`.
     """
@@ -42,7 +42,7 @@ def loads(data: bytes, path: str) -> dict[str, Any]:
 
 
 def content(data: bytes, path: str) -> dict[str, Any]:
-    """As `loads`, whatever the file's name is: that is the value's `file`."""
+    """As `loads`, for a file with any name: the value has it as `file`."""
     if data[:_END] != b'%s%s",' % (_BEGIN, files.digest(data[_END:]).encode()):
         raise damaged(path, "is not what was written")
     value = orjson.loads(data)

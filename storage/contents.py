@@ -1,8 +1,7 @@
-"""What a stage holds, in a few values: logical digests of JSON and of all parts, and counts of documents summed up.
-The digest of rows is in `gristmill.storage.contents`.
+"""The contents of a stage in a few values: logical digests of JSON, rows and parts, and summed counts of documents.
 
-Two stages with equal digests hold the same values, whatever libraries wrote their files, in whatever folder, at
-whatever time. Digests are xxh3-128, hexadecimal.
+Two stages with equal digests hold the same values, even if other libraries wrote their files, in another folder or at
+another time. Digests are xxh3-128, hexadecimal.
 """
 
 import re
@@ -50,7 +49,7 @@ class PartsDigest:
 
 def of_file(facts: Mapping[str, Any]) -> str:
     """The logical digest of a file by what is recorded of it: of its bytes, where it has no other. Empty for a file
-    that is no part of the contents, such as a log with times."""
+    that is not part of the contents, such as a log with times."""
     return str(facts["values"] if "values" in facts else facts["content"])
 
 

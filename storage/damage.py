@@ -1,8 +1,8 @@
-"""A file of ours that is not what was written, and what tells: its digest and its name, compared before it is read;
-and files that libraries of others open, whose errors become one sentence. A library trusts its files, and gives other
-values, or ends the process, where they are damaged: what we wrote is compared first.
+"""Damage to files that this project wrote: it is detected by their digest and name before they are read. Libraries
+trust their files, and return other values or end the process if a file is damaged.
 
-Imports the standard library alone, but where it reads: `gristmill.samples` has these errors and nothing of the rest.
+Also one-sentence errors for files from elsewhere that a library cannot open. Imports only the standard library, except
+where it reads, since `gristmill.samples` uses these errors without the rest of the storage.
 """
 
 import os
@@ -48,13 +48,13 @@ def name_of(path: str) -> str:
 
 
 def check_name(path: str, name: str) -> None:
-    """Raise DamagedFileError for a file that notes another name than that of its place. A stage's folder may have been
+    """Raise DamagedFileError for a file that notes a name other than its own. A stage's folder may have been
     copied out of its home."""
     if name != name_of(path) and not ("/" in name and path.endswith(f"/{name}")):
         raise damaged(path, f"is another file: it was written as {name}")
 
 
-# The state of each local file in which this process has found it whole, by path and digest.
+# The state of each local file when this process last found it complete, by path and digest.
 _compared: dict[tuple[str, str], tuple[int, ...]] = {}
 
 

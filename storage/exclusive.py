@@ -1,4 +1,4 @@
-"""Small files by which processes agree: created only if there is none of the name, read and listed as they are now."""
+"""Small files with which processes coordinate: created only if the name is free, and read and listed without caches."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -91,7 +91,7 @@ def read(path: str) -> bytes | None:
 
 
 def names(folder: str) -> list[str]:
-    """Names in a folder as it is now, sorted; empty if there is no such folder."""
+    """Names in a folder as it is now, sorted; empty if the folder does not exist."""
     fs, inner = fsspec.core.url_to_fs(folder)
     try:
         if isinstance(fs, LocalFileSystem):

@@ -81,7 +81,7 @@ def info(path: str) -> dict[str, Any]:
 
 
 def glob(pattern: str) -> list[str]:
-    """Paths that match a pattern, sorted, as their file system has them: without a protocol, but HTTP's."""
+    """Paths that match a pattern, sorted, as their file system returns them: without a protocol, except HTTP."""
     fs, inner = file_system(pattern)
     fs.invalidate_cache()  # a process that lives for months must see this month's files
     return sorted(_call(fs, lambda: fs.glob(inner), redact_url(pattern)))
@@ -92,7 +92,7 @@ def exists(path: str) -> bool:
 
 
 def is_folder(path: str) -> bool:
-    """Whether there is such a folder. An address of HTTP is a file: its servers know no folders."""
+    """Whether the folder exists. An address of HTTP is a file: its servers know no folders."""
     entry = _info_or_none(path)
     return entry is not None and entry["type"] == "directory"
 
@@ -114,7 +114,7 @@ def _call(fs: Any, call: Callable[[], T], what: str) -> T:
 
 
 def names(folder: str) -> list[str]:
-    """Names in a folder, sorted; empty if there is no such folder."""
+    """Names in a folder, sorted; empty if the folder does not exist."""
     fs, inner = file_system(folder)
     if not exists(folder):
         return []
@@ -190,7 +190,7 @@ def recording(folder: str) -> Iterator[dict[str, dict[str, Any]]]:
 
 def facts(f: IO[bytes]) -> dict[str, Any]:
     """By what a damaged file is recognized: `bytes`; `content`, the xxh3-128 of all of it; and of a Parquet file, whose
-    pages have checksums of their own, `footer`, that of the end that says where they are. Reads the file once."""
+    pages have checksums of their own, `footer`, the digest of the end that says where they are. Reads the file once."""
     size = f.seek(0, os.SEEK_END)
     f.seek(0)
     digest = xxhash.xxh3_128()
@@ -215,8 +215,8 @@ def record(path: str, values: str | None = None) -> None:
 
 
 def record_values(path: str, values: str) -> None:
-    """Note the logical digest of a file that is being written (`gristmill.storage.contents`), which stands for its
-    bytes where contents are compared. An empty one: the file is no part of the contents."""
+    """Note the logical digest of a file that is being written (`gristmill.storage.contents`), which replaces
+    its bytes where contents are compared. An empty one: the file is not part of the contents."""
     if (recorded := _recording.get()) is not None:
         recorded[2][path] = values
 
@@ -310,7 +310,7 @@ def checksum(path: str) -> str:
     return digest.hexdigest()
 
 
-Digest = xxhash.xxh3_128  # of bytes that come piece by piece; `digest` is that of all of them
+Digest = xxhash.xxh3_128  # of bytes that come piece by piece; `digest` is the same of all bytes at once
 
 
 def digest(data: bytes) -> str:
@@ -357,7 +357,7 @@ def sync(path: str | Path) -> None:
         os.close(descriptor)
 
 
-# A full disk, said in one sentence, whoever met it: Python, Arrow, a C++ library, SQLite, a process of ours.
+# A full disk as one sentence, whether Python, Arrow, a C++ library, SQLite or one of our processes reported it.
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # strerror(3) of these, and what SQLite says
@@ -369,7 +369,7 @@ class DiskFullError(OSError):
 
 
 def is_full(error: BaseException) -> bool:
-    """Whether an error, or one behind it, says that a disk is full or that a file may not grow."""
+    """Whether an error, or one of its causes, reports that a disk is full or that a file may not grow."""
     seen: BaseException | None = error
     while seen is not None:
         if getattr(seen, "errno", None) in _FULL or any(word in str(seen) for word in _WORDS):
@@ -380,7 +380,7 @@ def is_full(error: BaseException) -> bool:
 
 @contextmanager
 def said_of(folder: str) -> Iterator[None]:
-    """Raise DiskFullError, which names the folder, in place of an error within the block that says a disk is full."""
+    """Raise DiskFullError, which names the folder, instead of an error within the block that a disk is full."""
     try:
         yield
     except DiskFullError:
@@ -392,7 +392,7 @@ def said_of(folder: str) -> Iterator[None]:
 
 
 def disk_full(folder: str) -> DiskFullError:
-    """The error for a stage's folder: what is free there, and where temporary files lie."""
+    """The error for a stage's folder: the free space there, and for temporary files."""
     scratch = tempfile.gettempdir()
     free = f"{_free(scratch)} for temporary files in {scratch}"
     if is_local(folder):
@@ -404,6 +404,6 @@ def disk_full(folder: str) -> DiskFullError:
 
 
 def _free(path: str) -> str:
-    """What is free where a path lies, or will lie."""
+    """The free space at a path, which need not exist yet."""
     there = next(folder for folder in (Path(path), *Path(path).parents) if folder.exists())
     return f"{shutil.disk_usage(there).free / 1e6:,.1f} MB"

@@ -19,7 +19,7 @@ _TAGS = (*_OF_CONTENT, "LastModified", "Last-Modified", "last_modified", "mtime"
 class Stated:
     """What is known of a file that is not read. `size`: None where a server does not tell. `state`: of a local file its
     path, size and modification time, of a remote one its fingerprint; `marks`: of a local file what else changes when
-    it is written, on this disk alone."""
+    it is written, only on this disk."""
 
     path: str
     size: int | None
@@ -32,14 +32,14 @@ def fingerprint(path: str, notes: str, remote_io: RemoteIOConfig | None = None) 
     """A local file: xxh3-128 of its content, computed once while size and modification time stay the same (noted in
     the folder `notes`). A remote one: address, size and the tags that its server gives; Common Crawl's files
     never change under an address. The address is without user and query, as in `gristmill.storage.printable`; where
-    no tag names the content, a hash of the query stands for it, since two queries may be two files.
+    no tag names the content, a hash of the query replaces it, since two queries may be two files.
     """
     return of_files([stated(path, remote_io)], notes)
 
 
 def stated(path: str, remote_io: RemoteIOConfig | None = None) -> Stated:
-    """A file's size and state, or those of all in a local folder; one request for a remote one. Raises OSError of a
-    local file that is not there, RemoteIOError."""
+    """The size and state of a file, or of all files in a local folder; one request for a remote one. Raises OSError of
+    a local file that is not there, RemoteIOError."""
     if not files.is_local(path):
         from gristmill.storage.remote import streams  # its libraries take long to import
 

@@ -1,6 +1,6 @@
-"""The one reader of a home: its finished stages, what they were made of and what they hold, and the unfinished ones.
+"""The only reader of a home: its finished stages, their inputs and contents, and the unfinished stages.
 
-A home is read as it is when it is first asked; make another `Home` to see what has come since. Manifests are read here,
+A home is read on first use; create another `Home` to see later changes. Manifests are read here,
 in `gristmill.storage.layout` and by the engine, and nowhere else.
 """
 
@@ -216,7 +216,7 @@ class Home:
         return [stage for stage in self._unreadable if name is None or name in (stage.name, stage.label)]
 
     def check_readable(self) -> None:
-        """Say in a warning that some stages cannot be read, and why. Raises ManifestError where there are no others."""
+        """Warn if some stages cannot be read, with the reason. Raises ManifestError where there are no others."""
         if not (unreadable := self.unreadable()):
             return
         message = f"{len(unreadable)} stages of {self.address} cannot be read, such as {unreadable[0].label}: "
@@ -238,13 +238,13 @@ class Home:
             raise LookupError(f"{self.address} has no finished stage with the key {key}")
         return match
 
-    def behind(self, stage: FinishedStage) -> Iterator[FinishedStage]:
+    def derived_from(self, stage: FinishedStage) -> Iterator[FinishedStage]:
         """The finished stages that were made from a stage's texts, or from these as a later stage has cut them."""
         for other in self._finished:
             if other.reads("documents", stage):
                 yield other
                 if other.edits_texts:
-                    yield from self.behind(other)
+                    yield from self.derived_from(other)
 
     @cached_property
     def _all(self) -> tuple[FinishedStage | UnfinishedStage | UnreadableStage | CollectedStage, ...]:
@@ -259,7 +259,7 @@ class Home:
         try:
             manifest = layout.manifest(folder)
         except layout.ManifestError as error:
-            # a home keeps the stages of other versions, beside which those of this one are in order
+            # a home keeps the stages of other versions; those of this version are valid
             return UnreadableStage(name, key, folder, str(error))
         if manifest is None:
             return UnfinishedStage(name, key, folder, len(files.names(files.join(folder, "done"))))

@@ -1,4 +1,4 @@
-"""Where a stage's files lie, and its manifest.
+"""Where a stage's files are, and its manifest.
 
     <home>/stages/<name>-<key>/
         part-00000.parquet ...       what the stage makes, shard by shard
@@ -9,7 +9,7 @@
         parts.json                   what each job wrote and counted, a line for each
         manifest.json                written last: the stage is finished. Of one size, however many parts there are
 
-A stage that was killed has no manifest; the same command finds its finished jobs and goes on.
+A stage that was killed has no manifest; the same command finds its finished jobs and resumes.
 """
 
 import re
@@ -50,8 +50,7 @@ class Part:
 
 
 class Parts(Sequence[Part]):
-    """Parts that are held as the lines of JSON that are written of them, about 1 kB each, and read when they are asked
-    for."""
+    """Parts that are held as their lines of JSON, about 1 kB each, and parsed on access."""
 
     def __init__(self, lines: Iterable[bytes] = ()) -> None:
         self.lines = list(lines)
@@ -115,8 +114,8 @@ def mark_done(folder: str, phase: str, number: int, done: dict) -> None:
 
 
 def done_part(folder: str, phase: str, number: int) -> Part:
-    """What a job of a finished stage recorded, read from its mark alone: however many jobs there are, one request.
-    Raises DamagedFileError, also where the mark is missing."""
+    """What a job of a finished stage recorded, read only from its mark: one request for any number of jobs. Raises
+    DamagedFileError, also if the mark is missing."""
     if (done := done_record(folder, phase, number)) is None:
         raise damaged(done_path(folder, phase, number), "is missing")
     return Part(phase, number, done["record"], done["files"])
@@ -138,7 +137,7 @@ def done_path(folder: str, phase: str, number: int) -> str:
 
 def manifest(folder: str) -> dict | None:
     """The manifest of a finished stage, or None. One request. Raises ManifestError where it cannot be used, also where
-    it is that of another stage."""
+    it is of another stage."""
     path = files.join(folder, "manifest.json")
     try:
         data = files.read_bytes(path)

@@ -155,7 +155,7 @@ def _characters(table: pa.Table) -> int:
 
 def record_files(folder: str, number: int, names: Sequence[str], logs: Sequence[str] = ()) -> dict:
     """A job that notes files of the stage's folder which another process wrote. `logs`: further ones, which hold times
-    and are no part of the contents."""
+    and are not part of the contents."""
     for name in names:
         path = files.join(folder, name)
         table = name.endswith(".parquet")

@@ -1,4 +1,4 @@
-"""Temporary files that have their owner in their name, so that those of a killed process can be told and removed."""
+"""Temporary files with their owner in their name, so that files of a killed process can be recognized and removed."""
 
 import os
 import re
@@ -103,8 +103,8 @@ for _ in range(100):
 
 @contextmanager
 def scratch_folder(purpose: str, parent: str | None = None) -> Iterator[Path]:
-    """A folder that this user alone may enter, for what a process and its children keep while they work: in the
-    system's temporary folder or in `parent`. It goes with the block, and with the process if that is killed."""
+    """A folder that only this user may enter, for files of a process and its children while they work: in the system's
+    temporary folder or in `parent`. It is removed at the end of the block, or when the process is killed."""
     folder = tempfile.mkdtemp(prefix=f"{scratch_prefix()}{purpose}-", dir=parent and os.path.abspath(parent))
     # in a session of its own, so that what ends the process and its group leaves it be
     remover = subprocess.Popen(

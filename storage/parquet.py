@@ -12,8 +12,8 @@ Other readers of Parquet follow the offsets of the footer and never see the trai
     xxh3-128 of the above and of the footer with its length and mark, 16 bytes
     GRISTSH2
 
-A file that stands in the place of another is refused by its name: nothing else has to be looked up for that. What reads
-a shard raises DamagedFileError where its bytes are not those that were written.
+A file in the place of another is refused because of the name in it, without reading any other file. Functions that
+read a shard raise DamagedFileError if its bytes are not those that were written.
 """
 
 import io
@@ -35,7 +35,7 @@ from gristmill.storage.remote.config import RemoteIOConfig, configured
 
 _PARQUET, MARK = b"PAR1", b"GRISTSH2"
 _CHUNK = np.dtype([("offset", "<u8"), ("length", "<u8"), ("digest", "<u8")])
-# What stands behind the chunks and the name: their number, its length, the digest, the mark.
+# The bytes after the chunks and the name: their number, its length, the digest, the mark.
 _END = 8 + 8 + 16 + len(MARK)
 # The end of a remote file that is fetched at once: footers of shards have some 20 KB.
 _TAIL = 1 << 16
@@ -55,7 +55,7 @@ class Writing:
 
 @contextmanager
 def create_checked(path: str, schema: pa.Schema, **options: Any) -> Iterator[Writing]:
-    """A file that is written table by table; `options` are those of `pq.ParquetWriter`."""
+    """A file that is written table by table; `options` are passed to `pq.ParquetWriter`."""
     footers: list[pq.FileMetaData] = []
     with files.create(path) as f:
         with pq.ParquetWriter(f, schema, metadata_collector=footers, **options) as out:
@@ -156,7 +156,7 @@ def _joined(ranges: Iterable[tuple[int, int]], remote_io: RemoteIOConfig) -> Ite
 
 
 class CheckedFile:
-    """An open file. `metadata`: its footer, parsed; `schema`: that of its tables."""
+    """An open file. `metadata`: its footer, parsed; `schema`: of its tables."""
 
     def __init__(self, path: str, data: _Mapped | _Fetched) -> None:
         self._path, self._data = path, data
@@ -170,8 +170,8 @@ class CheckedFile:
     def read(self, groups: Sequence[int] | None = None, columns: list[str] | None = None) -> pa.Table:
         """The table, or some of its row groups, or of its columns. Holds them, and of a remote file their bytes.
 
-        In the calling thread alone: shards are read side by side, one a core, where more threads cost half as much
-        again. Raises DamagedFileError where what is asked for is not what was written.
+        Uses only the calling thread: shards are read in parallel, one per core, where more threads cost 50% more.
+        Raises DamagedFileError if the requested data are not what was written.
         """
         group_numbers = range(self.metadata.num_row_groups) if groups is None else groups
         column_indexes = np.flatnonzero(np.isin(self._columns, columns)) if columns is not None else slice(None)
@@ -317,7 +317,7 @@ def read_tables(paths: Iterable[str], columns: list[str] | None = None) -> list[
 
 
 def paths_in(folder: str) -> list[str]:
-    """The shards in a folder, by name; none if there is no such folder."""
+    """The shards in a folder, by name; none if the folder does not exist."""
     return [files.join(folder, name) for name in files.names(folder) if name.endswith(".parquet")]
 
 
@@ -329,18 +329,18 @@ def groups(path: str, columns: list[str] | None = None) -> Iterator[pa.Table]:
 
 
 def schema(path: str) -> pa.Schema:
-    """The columns, from the footer alone."""
+    """The columns, from the footer only."""
     with open_checked(path) as shard:
         return shard.schema
 
 
 def columns(path: str) -> list[str]:
-    """Names of the columns, from the footer alone."""
+    """Names of the columns, from the footer only."""
     return schema(path).names
 
 
 def rows(path: str) -> int:
-    """Number of rows, from the footer alone."""
+    """Number of rows, from the footer only."""
     with open_checked(path) as shard:
         return shard.metadata.num_rows
 

@@ -1,9 +1,9 @@
-"""Sorted partition files: what an exchange between shards is made of, checked when it is read back.
+"""Sorted partition files, with which shards exchange rows; they are checked when they are read.
 
-A sorted file is a Parquet file whose rows are sorted by a key, int64 or uint64, so that whoever needs a range of keys
-reads the row groups of that range alone. Its row groups begin where the partitions of the exchange begin. Hashes do not
-compress, so sorted files are not compressed but for their text. What reads them raises DamagedFileError where the bytes
-are not those that were written.
+A sorted file is a Parquet file whose rows are sorted by a key, int64 or uint64, so that a reader of a range of keys
+reads only the row groups of that range. Its row groups begin where the partitions of the exchange begin. Hashes do not
+compress, so only text in sorted files is compressed. Functions that read them raise DamagedFileError if the bytes are
+not those that were written.
 """
 
 from bisect import bisect_left
@@ -22,9 +22,9 @@ from gristmill.storage.parquet import CheckedFile, open_checked
 
 # Of a row group, at most: rows, and bytes about.
 _ROW_GROUP, _GROUP_BYTES = 1 << 16, 1 << 20
-# So many of them are looked through at once.
+# So many row groups are searched at once.
 _FOUND = 16
-# Remote files that are read side by side, and that wait to be taken: an object store answers in 50 ms.
+# Remote files that are read in parallel, and that wait to be used: an object store answers in 50 ms.
 AT_ONCE = 8
 
 # The range of all int64 keys.
@@ -87,7 +87,7 @@ def create(
 
 
 def read(path: str, low: int, high: int, columns: list[str] | None = None) -> pa.Table:
-    """The rows with low <= key < high, in order. Holds the row groups that these lie in."""
+    """The rows with low <= key < high, in order. Holds the row groups that contain them."""
     with open_checked(path) as file:
         return read_range(file, path, low, high, columns)
 
@@ -215,7 +215,7 @@ def order(keys: np.ndarray) -> np.ndarray:
     its time for hashes in no order, in half of it for ids or for many sorted files one after the other.
 
     The keys are moved to the upper bits, and each one's number takes the place of the lowest, since numpy is faster at
-    sorting numbers than at following them. Keys that differ in those bits alone are put in order afterwards. Raises
+    sorting numbers than at following them. Keys that differ only in those bits are put in order afterwards. Raises
     ValueError for keys of another type.
     """
     if keys.dtype not in (np.uint64, np.int64):
@@ -234,8 +234,3 @@ def order(keys: np.ndarray) -> np.ndarray:
     if (almost[1:] < almost[:-1]).any():
         positions = positions[np.argsort(almost, kind="stable")]
     return positions
-
-
-def read_all(paths: Sequence[str], low: int, high: int, columns: list[str] | None = None) -> pa.Table:
-    """The rows with low <= key < high of several files, one file after the other."""
-    return pa.concat_tables(read_each(paths, low, high, columns))

@@ -30,7 +30,7 @@ EVALUATION = 20240522
 
 
 class TokenFile(NamedTuple):
-    """`offset`: bytes ahead of the first id."""
+    """`offset`: bytes before the first id."""
 
     path: Path
     dtype: TokenDtype
@@ -131,7 +131,7 @@ def write_tokens(path: str, ids: list[str], documents: list[np.ndarray], dtype: 
 
 
 PHASE = "encode"  # in which a stage of tokens writes its shards
-SPLIT = "train"  # of the names of files: those of evaluation documents are `heldout`
+SPLIT = "train"  # in names of files; files of evaluation documents have `heldout`
 
 
 def index_path(folder: str, shard: int) -> str:

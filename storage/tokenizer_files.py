@@ -1,7 +1,7 @@
-"""Hugging Face's tokenizer.json as a tokenizer: see `gristmill.storage.tokenizer_files`.
+"""Tokenizers from files: a SentencePiece model, or Hugging Face's tokenizer.json.
 
 A tokenizer.json does not say which token ends a text. One that `prepared` has written does: by its post-processor a
-text begins with the end-of-text token, as a document in training begins behind one.
+text begins with the end-of-text token, as a document in training begins after one.
 Format: https://huggingface.co/docs/tokenizers
 """
 
@@ -25,7 +25,8 @@ class SentencePieceTokenizer:
     """
 
     def __init__(self, data: bytes, path: str) -> None:
-        """Raises ValueError, which names the path, for what is no such model, ends no text, or has no bytes."""
+        """Raise ValueError, which names the path, for a file that is not such a model, or has no end-of-text token or
+        no tokens for bytes."""
         with opening(path, "SentencePiece model", "give another one"):
             self.processor = sentencepiece.SentencePieceProcessor(model_proto=data)
             knows_bytes = self.processor.is_byte(self.processor.piece_to_id("<0x00>"))
@@ -84,7 +85,7 @@ def encode_text(processor: sentencepiece.SentencePieceProcessor, text: str) -> l
 ENDS = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<｜end▁of▁sentence｜>")
 BYTES = 256
 MAX_IDS = 1 << 24  # eight times as many as the largest vocabularies of public models
-# The characters that stand for bytes in a byte-level BPE: a byte that Latin-1 prints stands for itself, the others are
+# The characters that represent bytes in a byte-level BPE: a byte that Latin-1 prints represents itself, the others are
 # numbered from 256 on. Of GPT-2 (https://github.com/openai/gpt-2/blob/master/src/encoder.py).
 _PRINTED = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))
 _OTHERS = [byte for byte in range(BYTES) if byte not in _PRINTED]
@@ -140,8 +141,8 @@ def prepared(data: bytes, end: str | None, path: str) -> bytes:
     """The content of a tokenizer.json as it is kept: a text begins with the end-of-text token, and none is cut or
     padded. Ids stay as they are. `end`: the end-of-text token, None where it is one of ENDS.
 
-    Raises ValueError, which names the path, for a file that is no tokenizer.json, for one that does not know all bytes
-    or loses the blanks between words, and for one without the end-of-text token.
+    Raises ValueError, which names the path, for a file that is not a tokenizer.json, for one that does not know all
+    bytes or loses the blanks between words, and for one without the end-of-text token.
     """
     config, tokenizer = _read(data, path)
     names = _names(config)
@@ -253,7 +254,7 @@ def _knows_bytes(config: dict[str, Any]) -> bool:
 
 def _without_special(config: dict[str, Any], special: frozenset[int]) -> dict[str, Any]:
     """The same tokenizer that finds no special token in a text. Those that the model's vocabulary lists as well get
-    names that stand in no text."""
+    names that are in no text."""
     model = config["model"]
 
     def named(name: str, i: int) -> str:
@@ -279,7 +280,7 @@ class TextTokenizer(Protocol):
 
     vocab_size: int
     end_of_text: int  # the id of the token that ends each document
-    special: frozenset[int]  # ids that stand for no text
+    special: frozenset[int]  # ids without text
     names: list[str]  # of the tokens, by id, as the file has them
 
     def encode(self, text: str) -> list[int]: ...
@@ -287,11 +288,11 @@ class TextTokenizer(Protocol):
     def decode(self, ids: Sequence[int]) -> str: ...
 
     def pieces(self) -> list[bytes]:
-        """The UTF-8 that each token stands for, empty for special ones; of a token within a character a part of it."""
+        """The UTF-8 of each token, empty for special ones; a token inside a character has a part of it."""
         ...
 
     def token_bytes(self) -> list[int]:
-        """Bytes of UTF-8 that each token stands for, 0 for special ones: what bits per byte are counted by."""
+        """Bytes of UTF-8 of each token, 0 for special ones, with which bits per byte are computed."""
         ...
 
 
@@ -303,11 +304,6 @@ def load_tokenizer(path: str | Path) -> TextTokenizer:
 
 
 def read_tokenizer(data: bytes, path: str) -> TextTokenizer:
-    """The tokenizer of a file's content: Hugging Face's JSON, as `gristmill.storage.tokenizer_files.prepared`
-    writes it, if the path ends in `.json`; else a SentencePiece model. Raises ValueError for anything else."""
-    if not path.endswith(".json"):
-        return SentencePieceTokenizer(data, path)
-
-    pass  # here, since most do without its library
-
-    return JsonTokenizer(data, path)
+    """The tokenizer of a file's content: Hugging Face's JSON, as `prepared` writes it, if the path ends in `.json`;
+    else a SentencePiece model. Raises ValueError for anything else."""
+    return (JsonTokenizer if path.endswith(".json") else SentencePieceTokenizer)(data, path)

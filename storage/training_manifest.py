@@ -3,20 +3,20 @@
     {"checksum": of the file, see `gristmill.storage.checked_json`,
      "vocab_size": int, "dtype": "<u2" or "<u4", "tokenizer": {"path", "digest"},
      "end_of_text": id of the token that ends each document,
-     "token_bytes": [UTF-8 bytes that each token id stands for; 0 for control tokens],
+     "token_bytes": [UTF-8 bytes of each token id; 0 for control tokens],
      "sources": [{"name", "share", "tokens", "epochs", "shards": [{"path", "tokens", "digest"}, ...]}, ...],
      "heldout": [{"name", "kind", "digest", "shards": [...]}, ...], the last two only of sets whose documents are fixed:
      the xxh3-128 of their ids and texts,
-     "phases": [{"first": target tokens ahead of it, "shares": [of each source]}, ...], only where there are some,
+     "phases": [{"first": target tokens before it, "shares": [of each source]}, ...], only where there are some,
      "row_length": tokens of context that the rows are packed for, only where they are: then each source has
      "rows": [{"path", "rows", "pieces", "digest"}, ...]}
 
 A shard is a file of raw token ids of this type; each document ends with the end-of-text token. Relative paths are
 relative to the JSON file. A digest is the xxh3-128 of a file's content.
 
-Packed rows say which pieces of a source's tokens stand in each row that training reads: a file of little-endian
-numbers, the first piece of each row, and the number of pieces (int64, rows + 1); the first token of each piece, in the
-source's tokens shard after shard (int64); the tokens of each piece (int32). `gristmill.samples.shards` reads them.
+Packed rows list the pieces of a source's tokens in each row that training reads: a file of little-endian numbers, the
+first piece of each row, and the number of pieces (int64, rows + 1); the first token of each piece, in the source's
+tokens shard after shard (int64); the tokens of each piece (int32). `gristmill.samples.shards` reads them.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class HeldoutSet(SourceShards, frozen=True):
 
 
 class PhaseShares(BaseModel, frozen=True):
-    """`first`: target tokens of training ahead of the phase; `shares`: in the order of the sources."""
+    """`first`: target tokens of training before the phase; `shares`: in the order of the sources."""
 
     first: int = Field(ge=0)
     shares: tuple[float, ...]

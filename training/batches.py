@@ -72,7 +72,7 @@ class Batches:
         self.thread: threading.Thread | None = None
 
     def go_to(self, first: int, windows: Sequence[tuple[int, int]]) -> None:
-        """The next batch is that of the step `first`; those in `windows` are left out, see `batch_number`."""
+        """The next batch is the batch of the step `first`; batches in `windows` are left out, see `batch_number`."""
         self.end()
         self.ready, self.ending = queue.Queue(AHEAD), threading.Event()
         arguments = (first, tuple(windows), self.ready, self.ending)

@@ -19,14 +19,12 @@ from pydantic import (
 )
 
 from gristmill.samples.batch_plan import BatchPlan
-from gristmill.storage.address import FOLDER, KEY, Address
-from gristmill.storage.settings import CheckedSettings
-from gristmill.training.layout.parallel import Parallel
-from gristmill.training.model_config import ModelConfig
+from gristmill.storage.settings import FOLDER, KEY, Address, CheckedSettings
+from gristmill.training.model_config import ModelConfig, Parallel
 from gristmill.training.start import Start
 
 TRAINING_VERSION = 2  # raised when equal settings and data give other losses
-CHECKPOINTS = "checkpoints"  # the folder of them in that of a run
+CHECKPOINTS = "checkpoints"  # their folder in the folder of a run
 DOCUMENT_LOSSES = "document_losses.parquet"
 RENDEZVOUS = "TRAINING_RENDEZVOUS"  # environment variable: where ranks find each other, as a URL of torch.distributed
 
@@ -39,7 +37,7 @@ class Rates(NamedTuple):
     embedding: float
 
 
-# "The defaults" in docs/explanation/training.md. Those of AdamW are not swept.
+# "The defaults" in docs/explanation/training.md. The settings of AdamW are not swept.
 OWN_RATES = {"adamw": Rates(3e-3, 1.0), "muon": Rates(6e-3, 3.0)}
 
 
@@ -92,7 +90,7 @@ class Parametrization(CheckedSettings):
 
     @property
     def layers(self) -> int:
-        """Those of the base of completep."""
+        """The layers of the base model of completep."""
         assert self.base_layers is not None, "validated"
         return self.base_layers
 
@@ -270,7 +268,7 @@ class TrainingConfig(CheckedSettings):
 
     @model_serializer(mode="wrap")
     def _with_engine(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
-        """The keys of stages are those of homes whose records had `engine`."""
+        """The keys of stages are the same as in homes whose records had `engine`."""
         values: dict[str, Any] = handler(self)
         return values | {"engine": "gristmill"} if (info.context or {}).get(KEY) else values
 
@@ -313,13 +311,13 @@ class TrainingConfig(CheckedSettings):
 
     @property
     def rates(self) -> Rates:
-        """The peak learning rate of the blocks' matrices, after the warm-up, and that of the embedding over it."""
-        given, own = (self.learning_rate, self.embedding_rate), OWN_RATES[self.optimizer]
-        return Rates(*(default if one is None else one for one, default in zip(given, own, strict=True)))
+        """The peak learning rate of the blocks' matrices, after the warm-up, and the ratio of the embedding's to it."""
+        values, own = (self.learning_rate, self.embedding_rate), OWN_RATES[self.optimizer]
+        return Rates(*(default if one is None else one for one, default in zip(values, own, strict=True)))
 
     @property
     def filled(self) -> dict[str, Any]:
-        """By name, what settings of learning stand for that are None, or that a dump omits at their defaults."""
+        """By name, the values of settings of learning that are None, or that a dump omits at their defaults."""
         rates = dict(zip(("learning_rate", "embedding_rate"), self.rates, strict=True))
         return rates | {"loss_scaling": self.loss_scaling}
 
@@ -333,7 +331,7 @@ class TrainingConfig(CheckedSettings):
         return BatchPlan(self.batch, seq_len, [(stage.tokens, stage.times) for stage in self.batch_ramp])
 
     def late_stage(self, seq_len: int) -> str | None:
-        """What is wrong with a stage of `batch_ramp` that begins behind the end of the run."""
+        """What is wrong with a stage of `batch_ramp` that begins after the end of the run."""
         if self.batch_ramp and self.batches(seq_len).numbers[-1] >= self.steps:
             return (
                 f"batch_ramp has a stage that begins after {self.batch_ramp[-1].tokens:,} tokens, but {self.steps:,} "
@@ -358,12 +356,12 @@ class TrainingConfig(CheckedSettings):
         return self.tokens_read(self.steps, seq_len)
 
     def tokens_read(self, steps: int, seq_len: int) -> int:
-        """Tokens of the batches of so many steps."""
+        """Tokens in the batches of the first `steps` steps."""
         return self.batches(seq_len).first(steps) * seq_len
 
 
 # May differ between a checkpoint and the run that resumes it: they change rounding at most, or only what is
-# kept and shown. So may guard.max_rollbacks: a run that ends had enough of them, whatever it was allowed.
+# kept and shown. So may guard.max_rollbacks: a run that ends had enough of them, whatever the setting was.
 NEUTRAL = frozenset(
     {
         "init_from", "micro_batch", "compile", "recompute", "loss_chunks", "accumulate",

@@ -60,12 +60,12 @@ def document_blocks(
 def document_mask(
     tokens: torch.Tensor, end_of_text: int, make: Callable[..., BlockMask] = create_block_mask
 ) -> torch.Tensor | BlockMask:
-    """Which earlier tokens each token sees: those of its own document, which an end-of-text token begins.
+    """Which earlier tokens each token sees: tokens of its own document, which an end-of-text token begins.
 
-    tokens: (batch, length). So a document is read as behind an empty context, as a text sample begins. Positions go on
-    through the window: rotary attention knows distances only. On a CPU bool (batch, 1, length, length), since flex
-    attention has no backward pass there; on a GPU blocks, of which those that nobody sees are not computed: see
-    `document_blocks`.
+    tokens: (batch, length). So a document is read as after an empty context, like the beginning of a text sample.
+    Positions continue through the window: rotary attention knows distances only. On a CPU bool (batch, 1, length,
+    length), since flex attention has no backward pass there; on a GPU blocks, of which those that nobody sees are not
+    computed: see `document_blocks`.
     """
     if tokens.device.type == "cuda":
         return document_blocks(tokens, end_of_text, make)
@@ -78,7 +78,7 @@ def document_mask(
 def causal_attention(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | BlockMask | None, grouped: bool
 ) -> torch.Tensor:
-    """Causal attention, (batch, heads, length, head_dim); `mask`: that of `document_mask`, None: all before."""
+    """Causal attention, (batch, heads, length, head_dim); `mask`: from `document_mask`, None: all before."""
     if isinstance(mask, BlockMask):
         output = _flex(q, k, v, block_mask=mask, enable_gqa=grouped)
         assert isinstance(output, torch.Tensor), "nothing else is asked for"
@@ -129,7 +129,7 @@ class Attention(nn.Module):
         self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Queries, keys and values, (batch, heads, length, head_dim); keys and values have kv_heads heads. Where heads
-        are divided, those of this process."""
+        are divided, the heads of this process."""
         q, k, v = (
             projection(x).unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
             for projection in (self.q_proj, self.k_proj, self.v_proj)
@@ -246,8 +246,8 @@ class Decoder(nn.Module):
     def _summed(
         self, tokens: torch.Tensor, targets: torch.Tensor, z_loss: float, arrived: torch.Tensor | None = None
     ) -> torch.Tensor:
-        """The `loss_sums` of this process's targets: those of all processes that divide a sequence add up to those of
-        the sequence, and so do their gradients. `arrived`: see `_hidden`."""
+        """The `loss_sums` of this process's targets: the sums of all processes that divide a sequence add up to the
+        sums of the sequence, and so do their gradients. `arrived`: see `_hidden`."""
         x = self._hidden(tokens, arrived)
         if not self.last:
             return x
@@ -343,7 +343,7 @@ class Decoder(nn.Module):
 
 
 def initial(name: str, shape: torch.Size, config: ModelConfig, seed: int) -> torch.Tensor:
-    """The first value of the parameter `name`: float32 on the CPU, whatever device and world size train it.
+    """The first value of the parameter `name`: float32 on the CPU, for any device and world size.
 
     Norms start at 1, matrices at normal(0, 0.02); the two projections that write into the residual stream are
     scaled by 1 / sqrt(2 layers), so that its variance does not grow with depth (GPT-2, Radford et al. 2019,

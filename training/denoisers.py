@@ -4,8 +4,8 @@ names of its own tokens. Imports neither torch nor numpy.
 - span_corruption: T5 (Raffel et al. 2020, arXiv 1910.10683, section 3.1.4): spans of a mean length, and a share of the
   tokens, are replaced by sentinels, and are the targets.
 - ul2: the seven denoisers of UL2 (Tay et al. 2022, arXiv 2205.05131, table 1), one a sample, each as likely; a token of
-  the mode stands ahead.
-- prefix_lm: the tokens behind a random place are the targets.
+  the mode comes first.
+- prefix_lm: the tokens after a random place are the targets.
 - masked: BERT (Devlin et al. 2018, arXiv 1810.04805, appendix A.1), see `gristmill.training.objectives`.
 - fill_in_the_middle: Bavarian et al. 2022 (arXiv 2207.14255), see `gristmill.training.objectives`.
 """
@@ -31,16 +31,16 @@ class Denoiser(NamedTuple):
     mode: str = ""
 
     def counts(self, tokens: int) -> tuple[int, int]:
-        """(corrupted tokens, spans) of a sample of so many tokens, by T5's rules: rounded, at least one of each, and
-        at least one token stays ahead of each span."""
+        """(corrupted tokens, spans) of a sample of `tokens` tokens, by T5's rules: rounded, at least one of each, and
+        at least one token stays before each span."""
         corrupted = min(max(round(tokens * self.rate), 1), tokens - 1)
         if self.mean is None:
             return corrupted, 1
         return corrupted, min(max(round(corrupted / self.mean), 1), corrupted, tokens - corrupted)
 
     def length(self, tokens: int) -> int:
-        """Of what is read: the mode, what stays, a sentinel for each span; then each span behind its sentinel, and a
-        last sentinel."""
+        """Tokens that are read: the mode, the remaining tokens, a sentinel for each span; then each span after its
+        sentinel, and a last sentinel."""
         own = 0 if self.mean is None else 2 * self.counts(tokens)[1] + 1
         return bool(self.mode) + tokens + own
 
@@ -53,7 +53,7 @@ UL2 = (
 
 
 def denoisers(training: TrainingConfig) -> tuple[Denoiser, ...]:
-    """Those of the objective; none where it corrupts nothing."""
+    """The denoisers of the objective; none if it corrupts nothing."""
     if training.objective == "span_corruption":
         return (Denoiser(training.mean_span, training.corruption_rate),)
     return UL2 if training.objective == "ul2" else ()

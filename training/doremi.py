@@ -1,6 +1,7 @@
 """DoReMi's proxy: a model whose loss is reweighted by domain while it trains (Xie et al. 2023, arXiv 2305.10429).
 
-Each source of the mixture is a domain. Domains are sampled uniformly, whatever the shares of the mixture. In each step
+Each source of the mixture is a domain. Domains are sampled uniformly, regardless of the shares of the mixture. In each
+step
 
 1. the token losses of the proxy and of a finished reference model are compared on the whole batch: their difference,
    clipped at 0 for each token, averaged over a domain's tokens, is the domain's excess loss;
@@ -9,7 +10,7 @@ Each source of the mixture is a domain. Domains are sampled uniformly, whatever 
 
 The mean of the weights over all steps is the result.
 
-The excess loss is that of the batch over all ranks and micro-batches, taken in a forward pass of its own before the
+The excess loss is of the batch over all ranks and micro-batches, taken in a forward pass of its own before the
 weights are used. So it does not depend on how the batch is cut. (The published code weighs all micro-batches but the
 last by the weights of the step before.)
 
@@ -157,7 +158,7 @@ def uniform(manifest: TrainingManifest) -> TrainingManifest:
 
 
 def updated(weights: torch.Tensor, excess: torch.Tensor, eta: float, smoothing: float) -> torch.Tensor:
-    """The weights behind a step: float64 (domains,), above 0, with the sum 1 (DoReMi, arXiv 2305.10429, algorithm 1).
+    """The weights after a step: float64 (domains,), above 0, with the sum 1 (DoReMi, arXiv 2305.10429, algorithm 1).
 
     `weights`: those before it, likewise; `excess`: how much more each domain costs the proxy than the reference, in
     nats per token; `eta`: the step size; `smoothing`: the share of the uniform weights that is mixed in.

@@ -54,7 +54,7 @@ _PCIE_4, _PCIE_5 = 32e9, 64e9  # sixteen lanes
 # A name of torch.cuda.get_device_name holds one of these, of which the first counts. NVIDIA's data sheets of A100 (80
 # GB), H100 (SXM, PCIe, NVL), H200, B200 (per GPU of an HGX, without sparsity), L40S and A10G; GeForce RTX 4090: the
 # white paper of the Ada architecture; AMD's data sheet of the Instinct MI300X. They give NVLink and Infinity Fabric in
-# both directions together: half of it is here. Where NVLink joins pairs alone, the link is PCIe.
+# both directions together: half of it is here. Where NVLink only joins pairs, the link is PCIe.
 DATA_SHEETS = {
     "H100 PCIe": DataSheet(756.0e12, 80e9, _PCIE_5, _PCIE_5),
     "H100 NVL": DataSheet(835.0e12, 94e9, _PCIE_5, _PCIE_5),
@@ -83,14 +83,14 @@ MEASURED_MFU = (
     (1.3e9, 0.541, "H200"),
     (1.3e9, 0.546, "H100"),
 )
-MFU_RANGE = 2.0  # a model so many times as large or as small as one that was measured is taken to reach its share
+MFU_RANGE = 2.0  # a model up to this many times as large or as small as a measured one is assumed to reach its share
 # Seconds of a run besides its steps on a GPU that is not here: the first run of `3m` took as long on one H200, with
 # an empty compile cache (docs/explanation/training.md). No other start on a GPU was recorded.
 GPU_RUN_SECONDS = 45.0
 
 
 def measured_mfu(device_name: str, parameters: int) -> float | None:
-    """The measured share of a device's data sheet for a model of about so many parameters; None without a record."""
+    """The measured share of a device's data sheet for a model of about this size; None without a record."""
     name = device_name.lower()
     near = [
         (abs(math.log(parameters / size)), share)
@@ -101,7 +101,7 @@ def measured_mfu(device_name: str, parameters: int) -> float | None:
 
 
 def data_sheet(device_name: str) -> DataSheet | None:
-    """That of a device; None for one not listed. The case of letters does not count."""
+    """The data sheet of a device by its name, in upper or lower case; None if it is not listed."""
     lowercase_name = device_name.lower()
     return next((sheet for name, sheet in DATA_SHEETS.items() if name.lower() in lowercase_name), None)
 
@@ -115,7 +115,7 @@ def data_sheet_flops(device_name: str) -> float | None:
 def asked_sheet(name: str, mfu: float) -> DataSheet:
     """The data sheet of a device that the options `--device` and `--mfu` name, which need not be here.
 
-    Raises ValueError for a name that no data sheet is known of, and for an MFU that is no share.
+    Raises ValueError for a name without a known data sheet, and for an MFU outside of (0, 1].
     """
     sheet = data_sheet(name)
     if sheet is None:

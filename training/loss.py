@@ -57,7 +57,7 @@ def loss_sums(
 
     x: (tokens, dim), the last norm's output; weight: (vocabulary, dim); targets: (tokens,). The z-loss is the squared
     log of the softmax's sum, which keeps logits from drifting (PaLM, arXiv 2204.02311, section 5). Meant to be compiled
-    as one function: then the logits are read twice, and what lies between stays in registers.
+    as one function: then the logits are read twice, and intermediate values stay in registers.
     """
     logits = logits_of(x, weight, softcap).float()
     nats = F.cross_entropy(logits, targets, reduction="sum", ignore_index=IGNORE)
@@ -87,7 +87,7 @@ LOGITS = 1 << 24
 
 def in_pieces(each: Callable[..., torch.Tensor], logits: int = LOGITS) -> Callable[..., torch.Tensor]:
     """`token_losses` or `token_scores` over pieces of the tokens, of which one at a time has its logits in memory, at
-    most so many or those of one token. Where gradients are wanted they are computed again in the backward pass."""
+    most `logits`, or one token's. Where gradients are wanted they are computed again in the backward pass."""
 
     def whole(x: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor, softcap: float | None) -> torch.Tensor:
         size = max(1, logits // len(weight))
@@ -102,8 +102,8 @@ def in_pieces(each: Callable[..., torch.Tensor], logits: int = LOGITS) -> Callab
 
 
 def bits_per_byte(nats: float, size: int) -> float:
-    """Summed loss over the UTF-8 bytes that the targets stand for: comparable between tokenizers.
+    """Summed loss over the UTF-8 bytes of the targets: comparable between tokenizers.
 
-    Control tokens have a loss but stand for no bytes: the model pays for each end of text.
+    Control tokens have a loss but no bytes: the model pays for each end of text.
     """
     return nats / math.log(2) / size

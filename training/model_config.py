@@ -1,4 +1,4 @@
-"""Settings of the model: the shape of a decoder. Imports neither torch nor numpy."""
+"""Settings of the model: the shape of a decoder, and how processes divide it. Imports neither torch nor numpy."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class ModelConfig(CheckedSettings):
 
     @property
     def ffn_dim(self) -> int:
-        """8/3 dim keeps the parameter count of a 4x MLP with three matrices in place of two (Shazeer 2020)."""
+        """8/3 dim keeps the parameter count of a 4x MLP with three matrices instead of two (Shazeer 2020)."""
         if self.ffn:
             return self.ffn
         return -(-8 * self.dim // (3 * 32)) * 32 if self.block == "llama" else 4 * self.dim
@@ -87,11 +87,11 @@ class ModelConfig(CheckedSettings):
 
     @property
     def filled(self) -> dict[str, Any]:
-        """What the settings that are None stand for, by their names."""
+        """The values of the settings that are None, by their names."""
         return {"kv_heads": self.kv_head_count, "ffn": self.ffn_dim}
 
     def parameters(self, vocab_size: int) -> int:
-        """Those of matrices and embeddings; gains of norms are left out."""
+        """Parameters of matrices and embeddings, without gains of norms."""
         attention = 2 * self.dim * self.head_dim * (self.heads + self.kv_head_count)
         block = attention + self.ffn_matrices * self.dim * self.ffn_dim
         return vocab_size * self.dim * (1 if self.tie_embeddings else 2) + self.layers * block
@@ -103,3 +103,46 @@ class ModelConfig(CheckedSettings):
             min(self.dim, other) >= min_dim and not self.dim % FP8_MULTIPLE and not other % FP8_MULTIPLE
             for other in others
         )
+
+
+class Parallel(CheckedSettings):
+    """How the processes of a run divide a model and its batches. The number of processes is the product of replicas,
+    shard, tensor, pipeline and context."""
+
+    replicas: int = Field(
+        default=1,
+        gt=0,
+        description="Copies of the model, each sharded over its share of the processes. More copies need "
+        "less communication between machines and more memory. With one copy per machine, "
+        "weights are gathered only within a machine.",
+    )
+    shard: int | None = Field(default=None, gt=0, description="Processes that shard a copy. None: all that remain.")
+    tensor: int = Field(default=1, gt=0, description="Processes that divide each matrix, and the products with it.")
+    pipeline: int = Field(default=1, gt=0, description="Pipeline stages: processes that each hold consecutive blocks.")
+    interleave: int = Field(
+        default=1,
+        gt=0,
+        description="Pipeline stages per process (interleaved 1F1B): less waiting, more communication.",
+        exclude_if=lambda stages: stages == 1,  # newer than the keys of models
+    )
+    context: int = Field(default=1, gt=0, description="Processes that divide the tokens of each sequence.")
+
+    @property
+    def model_ranks(self) -> int:
+        """Processes that read the same sequences."""
+        return self.tensor * self.pipeline * self.context
+
+    def shards(self, processes: int) -> int:
+        """The number of processes that a copy's weights are sharded over. `processes`: all. Raises ValueError if the
+        settings do not divide them."""
+        values = self.model_dump(exclude={"interleave"})
+        degrees = {name: value for name, value in values.items() if value not in (None, 1)}
+        product = self.replicas * self.model_ranks * (self.shard or 1)
+        if processes % product or (self.shard and processes != product):
+            settings = ", ".join(f"training.parallel.{name} is {value}" for name, value in degrees.items())
+            fits = "make" if self.shard else "divide"
+            raise ValueError(
+                f"{settings}: together {product}, which do not {fits} {processes} processes; change them, or "
+                "GRISTMILL_TRAINING_PROCESSES"
+            )
+        return self.shard or processes // product

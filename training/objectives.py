@@ -2,8 +2,8 @@
 
     tokens of text ──Objective──▶ seq_len + 1 ids, of which ~id is read and no target, padded with end-of-text tokens
 
-Span corruption, for a decoder: what stays with a sentinel in place of each span; then each span behind its sentinel,
-and a last sentinel. With sentinels A, B, C, and the targets behind the bar:
+Span corruption, for a decoder: the remaining text with a sentinel instead of each span; then each span after its
+sentinel, and a last sentinel. With sentinels A, B, C, and the targets after the bar:
 
     the quick brown fox jumps over      the A fox B | A quick brown B jumps over C
 
@@ -15,7 +15,8 @@ is the targets. Fill in the middle, on each document of a sample, or the part of
 
 the second as in the paper's joint training (its appendix D, variant 2). Two places cut the tokens, where the paper cuts
 characters; all are targets, as there; the end-of-text token stays at the end. Attention is causal but for `masked`: a
-share of the tokens are targets where they stand, read as the mask token (80%), a random one (10%) or as they are (10%).
+share of the tokens are targets at their own places, read as the mask token (80%), a random one (10%) or as they are
+(10%).
 """
 
 from __future__ import annotations
@@ -146,7 +147,7 @@ def _prefixed(text: np.ndarray, prefix: int) -> np.ndarray:
 
 
 def _parts(total: int, parts: int, key: int) -> list[int]:
-    """A random one of the ways to write `total` as a sum of so many numbers above 0, each as likely."""
+    """A random one of the ways to write `total` as a sum of `parts` numbers above 0, each as likely."""
     if parts == 1:
         return [total]
     cuts = np.sort(permute(np.arange(parts - 1), total - 1, str(key).encode())) + 1

@@ -2,19 +2,19 @@
 
 With `m = dim / base_dim` and `l = layers / base_layers`, a model of the base's shape is the standard one. muP (Yang et
 al. 2022, arXiv 2203.03466, table 8) and CompleteP (Dey et al. 2025, arXiv 2505.01618, alpha = 1) multiply in the
-forward pass: logits by 1/m, attention logits by 1/head_dim in place of its root, what a block adds by 1/l. Here nothing
-is multiplied there, so weights are those of a plain Llama. A weight W that is followed by a factor f does what fW does
+forward pass: logits by 1/m, attention logits by 1/head_dim instead of its root, what a block adds by 1/l. Here nothing
+is multiplied there, so weights are as in a plain Llama. A weight W that is followed by a factor f does what fW does
 without it, if fW has f times the first deviation, f times the learning rate (updates of AdamW and Muon do not know the
 scale of a gradient), 1/f of eps and of the decay, which is the learning rate's share. The factors are taken in by
 
-    1/m of the logits     the gain of the last norm, ahead of the output matrix, tied or not; where there is none, the
+    1/m of the logits     the gain of the last norm, before the output matrix, tied or not; where there is none, the
                           output matrix, which may then not be the embedding
     attention logits      q_proj, or the gain of q_norm; without one, heads of the base's size are asked for
     1/l of a block        o_proj and down_proj or fc2
 
-For matrices of the blocks that leaves, ahead of f: deviations m^-1/2, learning rates of AdamW 1/m. Muon's update is a
+For matrices of the blocks that leaves, before f: deviations m^-1/2, learning rates of AdamW 1/m. Muon's update is a
 matrix whose singular values are 1, times .2 sqrt(longer side): its spectral norm may not grow with the width (Yang et
-al. 2023, arXiv 2310.17813), so its learning rate is m^-1/2. Decay times learning rate stays, eps is that of gradients,
+al. 2023, arXiv 2310.17813), so its learning rate is m^-1/2. Decay times learning rate stays, eps scales with gradients,
 1/(m l). What is named after the norm of the gradient (clipping, noise scale) is of the weights as they are here.
 """
 
@@ -29,7 +29,7 @@ from gristmill.training.model_config import INTO_STREAM, ModelConfig
 
 
 class Multipliers(NamedTuple):
-    """Of a parameter, over those of the standard parametrization."""
+    """Factors of a parameter, relative to the standard parametrization."""
 
     initial: float = 1.0  # its first value
     learning_rate: float = 1.0
@@ -38,7 +38,7 @@ class Multipliers(NamedTuple):
 
 
 def multipliers(name: str, model: ModelConfig, training: TrainingConfig) -> Multipliers:
-    """Those of a parameter of a Decoder, by its name."""
+    """The factors of a parameter of a Decoder, by its name."""
     rule = training.parametrization
     if rule is None:
         return Multipliers()
@@ -64,7 +64,7 @@ def multipliers(name: str, model: ModelConfig, training: TrainingConfig) -> Mult
 
 def without_gains(model: ModelConfig, rule: Parametrization) -> Iterator[tuple[tuple[str, ...], str]]:
     """What a rule asks for that the block nanochat cannot have, as its norms have no gains: places of
-    settings, and sentences behind their names."""
+    settings, and sentences after their names."""
     if model.tie_embeddings:
         yield (
             ("training", "parametrization"),

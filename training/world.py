@@ -29,10 +29,9 @@ from gristmill.training.fp8 import multiply_in_fp8
 from gristmill.training.layout.context import Division
 from gristmill.training.layout.limits import undivided_vocabulary
 from gristmill.training.layout.mesh import Axis, grid_of
-from gristmill.training.layout.parallel import Parallel
 from gristmill.training.layout.tensor import VocabularyLosses, divide_matrices
 from gristmill.training.loss import LOGITS, chunked, in_pieces
-from gristmill.training.model_config import ModelConfig
+from gristmill.training.model_config import ModelConfig, Parallel
 from gristmill.training.parametrization import multipliers
 
 log = logging.getLogger(__name__)
@@ -115,7 +114,7 @@ def rows_per_rank(batch: int, world: int, micro_batch: int) -> int:
 def local_part(whole: torch.Tensor, sharded: torch.Tensor) -> torch.Tensor:
     """The part of a tensor, which every rank has, that is this rank's of `sharded`.
 
-    The last dimension of a mesh has cut first: that of tensor parallelism, whose parts FSDP cuts again.
+    The last dimension of a mesh has cut first: tensor parallelism, whose parts FSDP cuts again.
     """
     assert isinstance(sharded, DTensor), "fully_shard has cut every parameter"
     mesh = sharded.device_mesh
@@ -143,7 +142,7 @@ def whole_tensor(tensor: DTensor) -> torch.Tensor:
 
 
 def copies(parameter: torch.Tensor, world: World, stages: int = 1) -> int:
-    """Ranks of the world that hold the same part of a parameter. `stages`: those of a pipeline that have it."""
+    """Ranks of the world that hold the same part of a parameter. `stages`: the stages of a pipeline that have it."""
     assert isinstance(parameter, DTensor), "fully_shard has cut every parameter"
     sizes = (parameter.device_mesh.size(i) for i, kind in enumerate(parameter.placements) if not kind.is_replicate())
     return stages * world.size // (world.pipeline.size * math.prod(sizes))
@@ -292,8 +291,8 @@ def sharded(model: ADecoder, training: TrainingConfig, vocab_size: int, world: W
     model.sums = chunked(sums, training.loss_chunks)
     if compiles:
         model.make_blocks = torch.compile(create_block_mask)
-    # Nothing that only looks at the model shall need more memory than a step; the same pieces for any number of ranks,
-    # since they decide rounding.
+    # An evaluation must not need more memory than a step. The pieces are the same for any number of ranks, since they
+    # affect rounding.
     tokens = -(-micro_batch(training, 1) * config.seq_len // training.loss_chunks)
     model.each_loss, model.each_score = (in_pieces(each, min(LOGITS, tokens * vocab_size)) for each in (losses, scores))
     policy = MixedPrecisionPolicy(
@@ -319,7 +318,7 @@ def sharded(model: ADecoder, training: TrainingConfig, vocab_size: int, world: W
 
 
 def sum_gradients(model: nn.Module) -> None:
-    """Let FSDP add gradients up over ranks: the loss is divided by the global token count, so they are no means."""
+    """Let FSDP add gradients up over ranks: the loss is divided by the global token count, so they are not means."""
     for module in model.modules():
         if isinstance(module, FSDPModule):
             module.set_gradient_divide_factor(1.0)
@@ -328,7 +327,7 @@ def sum_gradients(model: nn.Module) -> None:
 
 def reshard(model: nn.Module) -> None:
     """Drop all gathered weights: after a forward pass without a backward some are still there, in the precision of the
-    products, and would be used in place of what is loaded."""
+    products, and would be used instead of loaded weights."""
     for module in model.modules():
         if isinstance(module, FSDPModule):
             module.reshard()
@@ -378,7 +377,7 @@ def whole_weights(model: Decoder, world: World) -> dict[str, torch.Tensor]:
     return weights
 
 
-# What all ranks do together, beside sums: tell each other values, divide files among them, work for long.
+# What all ranks do together, besides sums: exchange values, divide files among them, do long work.
 
 
 T = TypeVar("T")
@@ -396,8 +395,8 @@ def all_gather(value: T) -> list[T]:
 
 
 def rank_slice(values: Sequence[T], own_disks: bool = False) -> Sequence[T]:
-    """Those of some values, alike on all ranks, that this rank works on. `own_disks`: the values are files of which
-    each node has its own, so that the ranks of each node divide them."""
+    """The part of some values, equal on all ranks, that this rank works on. `own_disks`: the values are files of which
+    each node has its own copy, so the ranks of each node divide them."""
     if own_disks and NODE_SIZE in os.environ:
         return values[int(os.environ[NODE_RANK]) :: int(os.environ[NODE_SIZE])]
     return values[dist.get_rank() :: dist.get_world_size()]
@@ -407,7 +406,7 @@ def all_do(work: Callable[[], None], group: dist.ProcessGroup | None = None) -> 
     """Let each rank do its work, however long that takes, and return when all have; a collective.
 
     No rank waits in silence for another: they meet every few seconds, so the group's time limit is for a rank that is
-    gone, and not for a slow one. Raises what the work of this rank raised; else RuntimeError with what that of
+    gone, and not for a slow one. Raises what the work of this rank raised; else RuntimeError with what the work of
     another rank did.
     """
     with ThreadPoolExecutor(1, "work") as thread:

@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from gristmill.tasks.engine.clusters import Tls
     from gristmill.tasks.engine.slurm import cluster as slurm_cluster
     from gristmill.tasks.engine.slurm.cluster import SlurmPlace
-    from gristmill.training.run import launch, watch
+    from gristmill.training.run import heartbeat, launch
+    from gristmill.training.run.heartbeat import Limits
     from gristmill.training.run.launch import Nodes
-    from gristmill.training.run.watch import Limits
 else:
     files = wrapt.lazy_import("gristmill.storage.files")
     clusters = wrapt.lazy_import("gristmill.tasks.engine.clusters")
     slurm_cluster = wrapt.lazy_import("gristmill.tasks.engine.slurm.cluster")
     launch = wrapt.lazy_import("gristmill.training.run.launch")
-    watch = wrapt.lazy_import("gristmill.training.run.watch")
+    heartbeat = wrapt.lazy_import("gristmill.training.run.heartbeat")
 
 
 DEFAULT_HOME = ".gristmill"  # in the working folder
@@ -243,7 +243,7 @@ class MachineSettings(BaseSettings):
 
     @property
     def training_limits(self) -> "Limits":
-        return watch.Limits(self.training_hang_seconds, self.training_slow_seconds)
+        return heartbeat.Limits(self.training_hang_seconds, self.training_slow_seconds)
 
     @property
     def nodes(self) -> "Nodes":

@@ -35,8 +35,8 @@ from gristmill.flows.recipe.steps import BUILT_IN
 from gristmill.flows.recipe.trunk import trained_tokens
 from gristmill.flows.recipe.variants import texts_alone
 from gristmill.storage import files
-from gristmill.storage.address import FOLDER
 from gristmill.storage.home import Home
+from gristmill.storage.settings import FOLDER
 from gristmill.tasks.documents.step import CorpusStep, Problem, Step, base_name_of, named_kind
 from gristmill.tasks.engine import own_code
 from gristmill.tasks.engine.extras import MissingExtraError

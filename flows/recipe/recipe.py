@@ -20,8 +20,8 @@ from gristmill.flows.recipe.steps import (
     repeated_steps,
     source_problems,
 )
-from gristmill.storage.address import Address, from_folder
 from gristmill.storage.remote.addresses import check_no_secrets
+from gristmill.storage.settings import Address, from_folder
 from gristmill.tasks.dedup.semantic import Clustered
 from gristmill.tasks.documents.export import Export
 from gristmill.tasks.documents.expressions import DERIVED, ExpressionError
@@ -31,7 +31,7 @@ from gristmill.tasks.documents.step import DOCUMENT_COLUMNS, CorpusStep, Documen
 from gristmill.tasks.documents.where import Where
 from gristmill.tasks.extraction.extract import UNION, Extract
 from gristmill.tasks.reading.sources import Source
-from gristmill.tasks.rights.columns import ADVICE
+from gristmill.tasks.rights.statements import ADVICE
 from gristmill.tasks.tokens.mixture import CLUSTER_SIZE, SOURCE, Column, Mixture
 from gristmill.tasks.tokens.tokenizer import Tokenizer
 from gristmill.tasks.url.step import Url

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from gristmill.flows.machine.wrong_values import did_you_mean
 from gristmill.flows.recipe.errors import Finding, KeyPath, Origin, RecipeError, findings_of
-from gristmill.storage.address import FOLDER
+from gristmill.storage.settings import FOLDER
 
 MAX_BYTES = 1 << 20
 # An alias stands for a whole tree, so a few lines of nested aliases can be billions of values.

@@ -190,7 +190,7 @@ def _behind(
     """Scores and decisions about a document in the stages that were made from its `documents` stage."""
     scores: dict[str, dict[str, Any]] = {}
     decisions: list[tuple[int, Decision]] = []
-    for stage in documents.home.behind(documents):
+    for stage in documents.home.derived_from(documents):
         if stage.name == "signatures":  # hashes are of no use to a reader
             continue
         if made := decision(stage, shard, document):

@@ -17,8 +17,8 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import NothingLeftError
 from gristmill.storage import files, layout
-from gristmill.storage.address import is_one_name
 from gristmill.storage.printable import redact_url
+from gristmill.storage.settings import is_one_name
 from gristmill.tasks.engine import make, remakes
 from gristmill.tasks.engine.code_version import release
 from gristmill.tasks.engine.make import NotFinishedError, StageResult

@@ -22,13 +22,14 @@ from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
 from gristmill.tasks.models.distillation.held_out import described_measures
 from gristmill.tasks.models.distillation.learn import (
+    check_cut,
     count_shard,
     gather_shard,
     gathered_folder,
     one_kind,
+    score_shard,
     train_model,
 )
-from gristmill.tasks.models.distillation.scores import check_cut, score_shard
 from gristmill.tasks.models.distillation.step import HOST, Distill, Learning, columns_of
 from gristmill.tasks.models.embedders import EmbedderFiles, embedder_files
 from gristmill.tasks.models.embedding import described

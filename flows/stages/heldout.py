@@ -36,14 +36,13 @@ from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
 from gristmill.tasks.evaluation.documents import choose_documents, sample_shard, sampled_folder
-from gristmill.tasks.evaluation.heldout import (
-    collect_texts,
+from gristmill.tasks.evaluation.removal import (
+    collect_heldout,
     draw_shard,
     drawn_folder,
-    given_folder,
     split_shard,
 )
-from gristmill.tasks.evaluation.similar import THRESHOLD
+from gristmill.tasks.evaluation.similar import THRESHOLD, index_folder
 from gristmill.tasks.url.step import Url
 
 BYTES_A_TOKEN = 4  # of English: `training.eval_tokens` so many times are the bytes of a set
@@ -128,7 +127,7 @@ def _split(phases: PhaseRunner, record: HeldoutSplit, places: HeldoutPlaces) -> 
     drawing = {"heldout": record.heldout, "characters": record.characters}
     phases.map("draw", draw_shard, forms, temporary=True, common=drawing)
     collecting = {"shingling": record.shingling}
-    collected = phases.once("collect", collect_texts, collecting, temporary=True, full=places.full)
+    collected = phases.once("collect", collect_heldout, collecting, temporary=True, full=places.full)
     if not collected["texts"]:
         if places.rows == 1:
             raise ValueError("no document can be held out of a single one: add documents to the sources")
@@ -137,7 +136,7 @@ def _split(phases: PhaseRunner, record: HeldoutSplit, places: HeldoutPlaces) -> 
     common = {"shingling": record.shingling, "threshold": record.threshold}
     split = phases.map("split", split_shard, jobs, common=common, shared=places.full).values()
     files.remove(drawn_folder(phases.folder))
-    files.remove(given_folder(phases.folder))
+    files.remove(index_folder(phases.folder))
     return {"heldout": sum(counts["heldout"] for counts in split)}
 
 

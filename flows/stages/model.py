@@ -36,7 +36,7 @@ from gristmill.training.config import (
 )
 from gristmill.training.model_config import ModelConfig
 from gristmill.training.run import joining, launch
-from gristmill.training.run.watch import Limits
+from gristmill.training.run.heartbeat import Limits
 from gristmill.training.start import Start
 
 # Of the folder of a training what it gives; the rest are logs, and settings with addresses.

@@ -39,14 +39,13 @@ from gristmill.tasks.evaluation.documents import evaluation_file
 from gristmill.tasks.evaluation.removal import (
     collect_texts,
     found_folder,
-    given_folder,
-    index_texts,
     remove_shard,
     rewrites_folder,
     rewritten_folder,
+    texts_file,
 )
 from gristmill.tasks.evaluation.removal import find_shard as find_evaluation_documents
-from gristmill.tasks.evaluation.similar import THRESHOLD
+from gristmill.tasks.evaluation.similar import THRESHOLD, index_examples, index_folder
 from gristmill.tasks.url.step import Url
 
 INDEX, HITS = "decontamination_index", "decontamination_hits"
@@ -259,10 +258,11 @@ def _remove_evaluation(phases: PhaseRunner, record: EvaluationRemoval, places: E
     extracted = Each(shards, lambda i: {"extracted": places.extracted[i]})
     phases.map("find", find_evaluation_documents, extracted, temporary=True, common=own)
     collected = phases.once("collect", collect_texts, own)
-    phases.once("index", index_texts, {"shingling": record.shingling}, temporary=True)
+    indexing = {"examples": texts_file(phases.folder), "shingling": record.shingling}
+    phases.once("index", index_examples, indexing, temporary=True)
     against = {"shingling": record.shingling, "threshold": record.threshold, "least": record.least}
     jobs = Each(shards, lambda i: {"kept": places.corpus.kept[i], "forms": places.forms(i)})
     phases.map("remove", remove_shard, jobs, common=against)
-    for folder in (found_folder, given_folder, rewrites_folder, rewritten_folder):
+    for folder in (found_folder, index_folder, rewrites_folder, rewritten_folder):
         files.remove(folder(phases.folder))
     return collected

@@ -12,8 +12,8 @@ from pydantic import BaseModel
 
 from gristmill.storage.printable import redact_url
 
-# `{secret:mirror}` in an address stands for the value of GRISTMILL_SECRET_MIRROR, as user or password, or in the query.
-# It is put in where a file is opened, and nowhere else: keys, manifests, logs and recorded parameters have the name.
+# `{secret:mirror}` in an address is replaced by the value of GRISTMILL_SECRET_MIRROR, as user or password, or in the
+# query. This happens only when a file is opened: keys, manifests, logs and recorded parameters have the name.
 _SECRET = re.compile(r"\{secret:([a-z][a-z0-9_]*)\}")
 
 
@@ -33,7 +33,7 @@ _NO_VALUE = re.compile(rf"{_FIELD}(?:&{_FIELD})*")
 
 
 class SecretError(RuntimeError):
-    """A secret stands in an address, or one that is named is missing. Not a ValueError: pydantic shows the value of
+    """An address contains a secret, or a named secret is missing. Not a ValueError, since pydantic shows the values of
     those."""
 
 
@@ -68,7 +68,7 @@ def without_user(address: str) -> tuple[str, str, str]:
 def check_no_secrets(value: Any, where: str = "") -> None:
     """Raise SecretError if an address in a recipe, or in a part of one, has a password, or a query with a value.
 
-    Names of secrets may stand there. `where`: the part's key. `url_prefixes` are of pages, and open nothing.
+    Names of secrets are allowed. `where`: the part's key. `url_prefixes` are of pages, and open nothing.
     """
     if isinstance(value, BaseModel):
         value = dict(value)
@@ -124,5 +124,5 @@ def file_system(path: str, **options: Any) -> tuple[Any, str]:
 
 
 def _is_path(path: str) -> bool:
-    """Whether it is no address, for fsspec either. Of the time that a small file takes, half went into asking it."""
+    """Whether it is not an address, also for fsspec. Asking fsspec took half of the time of a small file."""
     return "://" not in path and "::" not in path and not path.startswith("data:")

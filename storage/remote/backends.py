@@ -26,7 +26,7 @@ _CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)")
 
 
 class S3:
-    """One attempt at an object of S3. A range's response says how long the object is, so nothing is asked ahead of
+    """One attempt at an object of S3. A range's response says how long the object is, so nothing is asked before
     it."""
 
     host = ""
@@ -160,7 +160,7 @@ class Http:
         return fsspec.asyn.sync(self.fs.loop, self._read, start, end)
 
     def close(self) -> None:
-        """Without waiting, since at a process's end the loop stands still. A thread that reads ends with an error."""
+        """Without waiting, since at a process's end the loop no longer runs. A thread that reads ends with an error."""
         self.fs.loop.call_soon_threadsafe(self._drop)
 
     def tail(self, length: int) -> bytes:

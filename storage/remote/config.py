@@ -1,4 +1,4 @@
-"""How a machine fetches remote bytes: settings, by the standard library alone."""
+"""Settings of how a machine fetches remote bytes. Imports only the standard library."""
 
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -13,8 +13,8 @@ class RemoteIOConfig:
     """How this machine fetches remote bytes. It changes no byte of what is fetched, so it enters no key.
 
     A wait before another attempt is drawn evenly from 0 to `backoff_seconds`, doubled with each attempt up to
-    `backoff_cap_seconds`, plus what the server asks for. A 403 of a host that has given this process nothing yet stands
-    for too many requests at Common Crawl, and for a wrong address at a mirror on S3, so it is retried for
+    `backoff_cap_seconds`, plus what the server asks for. Status 403 of a host that has not sent this process any data
+    yet means too many requests at Common Crawl, and a wrong address at a mirror on S3, so it is retried for
     `refused_seconds`. Stores other than HTTP hosts have their library's own timeouts and no limit of connections.
     """
 

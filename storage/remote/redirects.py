@@ -82,7 +82,7 @@ async def checked_client(**options: Any) -> aiohttp.ClientSession:
 
     trace.on_request_start.append(begin)
     trace.on_request_redirect.append(check)
-    # each connection asks the resolver, which no earlier answer may stand for
+    # each connection must ask the resolver, so answers are not cached
     connector = aiohttp.TCPConnector(resolver=resolver, use_dns_cache=False)
     return aiohttp.ClientSession(connector=connector, trace_configs=[trace], **options)
 

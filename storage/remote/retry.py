@@ -1,4 +1,4 @@
-"""Configuration of remote reads, the retry policy and its errors, connection slots."""
+"""The retry policy of remote reads, its errors, and connection slots."""
 
 import errno
 import logging

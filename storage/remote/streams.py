@@ -91,7 +91,7 @@ def read_at_once(path: str, remote_io: RemoteIOConfig | None = None) -> bytes:
     if _is_http(fs):
         with open_stream(path, remote_io) as f:
             return f.read()
-    # s3fs asks for the size ahead of reads that it may split
+    # s3fs asks for the size before reads that it may split
     options = {"max_concurrency": 1} if "s3" in fs.protocol else {}
     data = retrying_call(lambda: bytes(fs.cat_file(inner, **options)), redact_url(path), remote_io)
     traffic.count_read(len(data))
@@ -176,7 +176,7 @@ class _File:
         return data
 
     def tail(self, length: int) -> bytes:
-        """The last bytes, at most so many; none from a store that is not asked so. Then the size is known."""
+        """The last bytes, at most `length`; none from a store without such requests. Then the size is known."""
         data = self._with_retries(lambda: self.backend.tail(length), f"{self.label}, its end", NEVER)
         traffic.count_read(len(data))
         return data

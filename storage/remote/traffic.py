@@ -17,19 +17,19 @@ def opened() -> int:
 
 
 def read_bytes() -> int:
-    """Bytes that this process has read from files, as they are stored: of Parquet those of the columns that were
-    asked for."""
+    """Bytes that this process has read from files, as they are stored: of Parquet only the columns that were
+    requested."""
     return _read_bytes
 
 
 def count_opened() -> None:
-    """Called by whatever opens a file to read."""
+    """Call this when a file is opened for reading."""
     global _opened
     _opened += 1
 
 
 def count_read(size: int) -> None:
-    """Called by whatever has read so many bytes of a file."""
+    """Call this when `size` bytes of a file were read."""
     global _read_bytes
     _read_bytes += size
 

@@ -1,1 +1,1 @@
-"""Documents that hold items of benchmarks: which, how much of each, and what becomes of them."""
+"""Decontamination: which documents contain items of benchmarks, how much of each, and their removal."""

@@ -19,13 +19,13 @@ from gristmill.tasks.kernels.ngrams import covered_shares, ngram_hashes, possibl
 PAIR = 2
 # Of answer and passage in the score of an item that has no passage, no answer, or both; the question has the rest.
 _ANSWER, _PASSAGE, _ANSWER_BESIDE, _PASSAGE_BESIDE = 0.25, 0.15, 0.2, 0.1
-# An answer or a passage of fewer words counts less, in proportion: a word or two stand beside any question.
+# An answer or a passage of fewer words counts less, in proportion: a word or two occur next to any question.
 _CONFIDENT = 20
 # Words around the question among which the answer is looked for, and the passage: at least, and times its own.
 _ANSWER_WINDOW, _PASSAGE_WINDOW, _TIMES = 20, 100, 2
 _WHOLE = 1 - 1e-9
-# Different words, no numbers and no single letters, that must be there of an item of which a part is missing. Six in a
-# row stand in texts by chance: "find the greatest common divisor of", "must be performed immediately after"; of a
+# Different words, except numbers and single letters, that an item must share if a part of it is missing. Six in a
+# row occur in texts by chance: "find the greatest common divisor of", "must be performed immediately after"; of a
 # formula that repeats its commands (\\begin, \\end, \\sin) three. Chosen on pages of manuals
 # (docs/explanation/decontamination.md).
 _MIN_DISTINCT = 7
@@ -33,8 +33,8 @@ _MIN_DISTINCT = 7
 
 @dataclass(frozen=True)
 class Found:
-    """`start`, `stop`: words of the batch, from the first that matches to behind the last, with those of the answer
-    behind the question; shares in [0, 1], NaN where the item has no such text."""
+    """`start`, `stop`: words of the batch, from the first match to after the last, including the answer
+    after the question; shares in [0, 1], NaN where the item has no such text."""
 
     start: int
     stop: int
@@ -45,7 +45,7 @@ class Found:
 
 
 def required(settings: Indexing, words: np.ndarray | float) -> np.ndarray:
-    """The share that an item of such a length needs: 1 for short ones, the threshold for long ones."""
+    """The share that an item of this length needs: 1 for short ones, the threshold for long ones."""
     length = settings.tolerant_words - settings.strict_words
     excess = np.clip((np.asarray(words) - settings.strict_words) / length, 0, 1)
     return 1 - (1 - settings.threshold) * excess
@@ -53,7 +53,7 @@ def required(settings: Indexing, words: np.ndarray | float) -> np.ndarray:
 
 @lru_cache(1)
 def least_questions(index: Index) -> np.ndarray:
-    """The share of its question that each item needs at least, whatever there is of its answer and passage: [I]."""
+    """The share of its question that each item needs at least, regardless of its answer and passage: [I]."""
     settings, items = index.settings, len(index.id)
     sizes, lengths = np.zeros((2, 3, items), np.int64)
     np.maximum.at(sizes, (index.kind, index.item), index.stop - index.start)
@@ -70,7 +70,7 @@ def least_questions(index: Index) -> np.ndarray:
 
 
 def _weights(answer: np.ndarray, passage: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The weights of an answer and a passage of so many words; 0 words: there is none."""
+    """The weights of an answer and a passage by their numbers of words; 0 words: there is none."""
     of_answer = np.where(passage > 0, _ANSWER_BESIDE, _ANSWER)
     of_passage = np.where(answer > 0, _PASSAGE_BESIDE, _PASSAGE)
     return of_answer * np.minimum(answer / _CONFIDENT, 1), of_passage * np.minimum(passage / _CONFIDENT, 1)
@@ -119,8 +119,8 @@ def stands_out(index: Index, item: int, words: np.ndarray, place: Found) -> bool
 
 
 def different_words(index: Index, item: int, words: np.ndarray, place: Found) -> int:
-    """How many different words of an item's question and of one of its answers, no numbers and no single letters, stand
-    in the place that was found beside a neighbor that they have there; of the answer with which they are most.
+    """How many different words of an item's question and of one of its answers, except numbers and single letters, are
+    in the place next to one of their neighbors in the item; with the answer that gives the most.
     `words`: of the batch."""
     pairs = {*pairwise(words[place.start : place.stop].tolist())}
 
@@ -154,7 +154,7 @@ def _scaled(settings: Indexing, share: float, words: float) -> float:
 def _best_beside(
     index: Index, text: slice, words: np.ndarray, bounds: tuple[int, int], start: int, stop: int, window: int
 ) -> list[tuple[float, int, int]]:
-    """How much of a text stands before the question, and behind it: `covered_shares` of both."""
+    """How much of a text is before the question, and after it: `covered_shares` of both."""
     begin = np.array([max(start - window, bounds[0]), stop])
     end = np.array([start, min(stop + window, bounds[1])])
     first, last = np.array([text.start] * 2), np.array([text.stop] * 2)
@@ -276,7 +276,7 @@ def _overlaps(index: Index, words: Words) -> Hits:
         bounds = int(words.ends[document]), int(words.ends[document + 1])
         each = item_score(index, item, words.hashes, bounds, share, first, last)
         if each.score >= index.settings.threshold - 1e-12 and stands_out(index, item, words.hashes, each):
-            rows[document, item, each.start - bounds[0]] = each  # two clusters may lie in one piece of the document
+            rows[document, item, each.start - bounds[0]] = each  # two clusters may be in one piece of the document
     keys = np.array(list(rows), np.int64).reshape(-1, 3)
     shares = np.array([(row.score, row.question, row.answer, row.passage) for row in rows.values()]).reshape(-1, 4)
     stops = np.array([row.stop for row in rows.values()], np.int64) - words.ends[keys[:, 0]]
@@ -289,12 +289,12 @@ def _overlaps(index: Index, words: Words) -> Hits:
 def _questions(
     index: Index, words: Words, clusters: _Clusters
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """(cluster, share, start, stop): the clusters whose questions have the share that they need, and where these stand
+    """(cluster, share, start, stop): the clusters whose questions have the share that they need, and where these are
     in the words of the batch."""
     least = least_questions(index)
     cluster = _candidates(index, clusters, least)
     item, document = clusters.item[cluster], clusters.document[cluster]
-    # the question begins so many words before its first n-gram that was found, and ends so many behind its last
+    # the question begins so many words before its first n-gram that was found, and ends so many after its last
     hits = np.searchsorted(clusters.cluster, cluster), np.searchsorted(clusters.cluster, cluster, side="right") - 1
     size = index.stop[index.first[item]] - index.question[item]
     start = np.maximum(clusters.first[cluster] - clusters.place[hits[0]] - _SLACK, words.ends[document])

@@ -172,7 +172,7 @@ def _whole(item: Item) -> list[str]:
 
 def _weights(words: np.ndarray, item: np.ndarray, items: int) -> np.ndarray:
     """ln(1 + N / d) of each word, where d of the N items have it (Spärck Jones 1972): float64. Above 0 for a word that
-    all have, or two items alone would have no weight."""
+    all have, or two items would give no weight."""
     different, inverse = np.unique(words, return_inverse=True)
     pairs = np.unique(inverse * items + item)
     having = np.bincount(pairs // max(items, 1), minlength=len(different))
@@ -186,7 +186,7 @@ def _symbols(words: np.ndarray, texts: list[str]) -> np.ndarray:
 
 
 def _lengths(words: np.ndarray, ends: np.ndarray, symbols: np.ndarray) -> np.ndarray:
-    """The length of each text: its words, or 1.6 times its different ones that are no symbols, if these are fewer:
+    """The length of each text: its words, or 1.6 times its different ones except symbols, if these are fewer:
     int64. A question of twenty words has sixteen different ones; a formula repeats a few, most of them symbols."""
     _, word = np.unique(words, return_inverse=True)
     text = np.repeat(np.arange(len(ends) - 1), np.diff(ends))
@@ -199,8 +199,8 @@ def _lengths(words: np.ndarray, ends: np.ndarray, symbols: np.ndarray) -> np.nda
 def _ngrams(
     words: np.ndarray, ends: np.ndarray, item: np.ndarray, kind: np.ndarray, settings: Indexing
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """(hash, item, place, kind of text) of the n-grams that documents are found by: of all texts, or of questions
-    alone. Those of an item that are equal count once, at their last place or, for overlaps, at each."""
+    """(hash, item, place, kind of text) of the n-grams that documents are found by: of all texts, or only
+    of questions. Equal n-grams of an item count once, at their last place or, for overlaps, at each."""
     hashes = ngram_hashes(words, ends, settings.words)
     text = np.repeat(np.arange(len(item)), np.diff(ends))
     if settings.method == "overlap":

@@ -1,4 +1,4 @@
-"""Jobs of the step `decontamination`: hits of a shard, what becomes of its documents, the split of the benchmarks."""
+"""Jobs of the step `decontamination`: hits of a shard, drops and cuts of its documents, the split of the benchmarks."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -23,7 +23,7 @@ def word_places(
     texts: pa.ChunkedArray, row: np.ndarray, start: np.ndarray, stop: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, list[str]]:
     """(start, stop, text) of spans of words, row[i] of the texts from word start[i] to before stop[i], as
-    `kernels.ngrams` counts words: code points, int64, and what stands between. Rows are ascending."""
+    `kernels.ngrams` counts words: code points, int64, and the text between. Rows are ascending."""
     starts, stops, hit_texts = np.empty(len(row), np.int64), np.empty(len(row), np.int64), []
     last, text, begin, end = -1, "", np.empty(0, np.int64), np.empty(0, np.int64)
     for index, (document, first, end_word) in enumerate(zip(row.tolist(), start.tolist(), stop.tolist(), strict=True)):
@@ -36,7 +36,7 @@ def word_places(
 
 
 def _words(text: str) -> tuple[np.ndarray, np.ndarray]:
-    """Where each word begins and ends; what leaves no trace may stand within one."""
+    """Where each word begins and ends; characters that leave no trace may be inside one."""
     points = np.frombuffer(text.encode("utf-32-le"), np.uint32)
     kinds = word_characters()[points]
     [positions] = np.nonzero(kinds != NO_TRACE)
@@ -119,7 +119,7 @@ def find_shard(folder: str, shard: int, documents: str, kept: str, index: str, s
 
 
 def unsearched_shard(folder: str, shard: int, kept: str) -> dict:
-    """Write null scores for a selection, and no hits: that of a source without the step."""
+    """Write null scores and no hits for a selection of a source without the step."""
     ids = parquet.read_table(kept, ["id"])["id"]
     nulls = {field.name: pa.nulls(len(ids), field.type) for field in SCORES if field.name != "id"}
     parquet.write_table(hits_file(folder, shard), HITS.empty_table())
@@ -215,7 +215,7 @@ def items_file(folder: str) -> str:
 
 
 def split_benchmarks(folder: str, number: int, index: str, hits: Sequence[str]) -> dict:
-    """Write for every item how many documents hold it and the highest score, and each benchmark's items as they stand
+    """Write for every item how many documents hold it and the highest score, and each benchmark's items as they are
     in its file, clean and dirty ones apart; a file without an item is not written. Holds the items, and a shard's hits
     without their texts."""
     items = items_of(index)

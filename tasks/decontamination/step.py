@@ -1,5 +1,5 @@
-"""The step `decontamination`: benchmarks, how documents are compared with them, and what becomes of those that hold
-items."""
+"""The step `decontamination`: benchmarks, how documents are compared with them, and what to do with documents that
+contain items."""
 
 import gzip
 import io
@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 from pydantic import Field, model_validator
 
 from gristmill.storage import files
-from gristmill.storage.address import Address
 from gristmill.storage.printable import redact_url
+from gristmill.storage.settings import Address
 from gristmill.tasks.documents.file_problems import file_problems, own_sentence
 from gristmill.tasks.documents.step import CorpusStep, Problem, Settings, Signal
 
@@ -102,7 +102,7 @@ class Indexing(Settings):
 
 
 class Policy(Settings):
-    """What becomes of documents that hold items."""
+    """What to do with documents that contain items."""
 
     policy: Literal["drop", "cut", "report"] = Field(
         "drop",
@@ -120,11 +120,12 @@ class Decontamination(Indexing, Policy, CorpusStep):
     `ngrams`: GPT-3 (Brown et al. 2020, arXiv 2005.14165, appendix C) calls a document contaminated that has any 13-gram
     of an item, for shorter items an n-gram of 8 words or more.
 
-    `overlap`: after decon (allenai/decon, doc/simple.md, doc/simple-details.md, version 0.3.0). Otherwise than there:
+    `overlap`: after decon (allenai/decon, doc/simple.md, doc/simple-details.md, version 0.3.0), with these differences:
 
-    - n-grams of 3 words, not of 5 tokens, lead to an item, and its share is that of the words that stand beside one of
-      their neighbors in the item, weighted by their inverse document frequency, not that of the n-grams: one changed
-      word takes n n-grams with it;
+    - n-grams of 3 words, not of 5 tokens, lead to an item, and its share is the share of the words that are next to one
+    of
+      their neighbors in the item, weighted by their inverse document frequency, not the share of the n-grams: one
+      changed word takes n n-grams with it;
     - every n-gram of a document is looked up, not every tenth: with a fifth of the words changed a question keeps half
       of its 3-grams, of which a sample would miss most;
     - a question counts by itself as well as together with its answer and passage, whose weights are decon's.
@@ -177,7 +178,7 @@ class BenchmarkError(ValueError):
 
 @dataclass(frozen=True)
 class Item:
-    """`row`: the item as it stands in the file, as JSON."""
+    """`row`: the item as it is in the file, as JSON."""
 
     id: str
     question: str

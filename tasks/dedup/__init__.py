@@ -3,7 +3,7 @@
 exact          equal contents, equal URLs
 passages       lines, paragraphs, spans of sentences
 host_lines     lines of many pages of one host
-substrings     spans of any length; substring_cuts: what becomes of their documents
+substrings     spans of any length; substring_cuts: cut them out, or drop their documents
 exchange       sorted files between shards and partitions; shared by all of the above
 near           near-duplicates: settings, phases and reports
 order          which of several duplicates is kept; shared by exact and near

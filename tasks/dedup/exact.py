@@ -86,12 +86,12 @@ class UrlDedup(Exact):
 # files:
 #
 #     hashes/00000.parquet          by `hash`: hash, low, id, order_0, ..., shard: one row a document
-#     dropped/00000.parquet         by `shard`: shard, id, hash, low, representative, size: those of a partition
+#     dropped/00000.parquet         by `shard`: shard, id, hash, low, representative, size: the rows of a partition
 #     verdicts/00000.parquet        the same of a range of shards, until the stage ends
 #     part-00000.parquet, ledger/   the kept documents of a shard, and why the others are gone
 #
 # `hash` and `low` are the halves of an xxh3-128: that unlike documents share one is not to be expected in any corpus.
-# Which document of a group is kept depends on its members alone, not on shards, partitions or the order of documents.
+# Which document of a group is kept depends only on its members, not on shards, partitions or the order of documents.
 # A phase holds the texts of a row group, and of the documents of one shard, or one partition, about 200 bytes each.
 
 
@@ -191,7 +191,7 @@ def split_shard(folder: str, shard: int, documents: str, kept: str, verdicts: Co
 def _compared_by(values: pa.ChunkedArray, settings: Exact) -> tuple[np.ndarray, np.ndarray]:
     """The halves of each document's digest, uint64 (n, 2), and whether it has anything to be compared by (n).
 
-    Holds a megabyte of words, or those of one document.
+    Holds a megabyte of words, or the words of one document.
     """
     match settings:
         case ContentDedup():

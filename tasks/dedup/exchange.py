@@ -1,11 +1,11 @@
 """How rows come from many jobs to many others: in sorted files, by ranges of their key, merged where they are many.
 
 Each of n jobs writes one sorted file, and each of m jobs reads its range of all of them. That are n times m ranges. So
-more than `FAN_IN` files are merged first, as in an external merge sort, until a job reads at most so many. Where m is
+more than `FAN_IN` files are merged first, as in an external merge sort, until a job reads at most that many. Where m is
 the number of shards, as on the way back, one job for many shards writes a file for them, of which each shard reads its
 row groups. So the files that are opened grow with n + m, and a job is told a folder and a number of files.
 
-How many ranges there are follows from the rows alone, never from the machine: the same on a laptop and on 6,400 cores.
+The number of ranges depends only on the rows, not on the machine: it is the same on a laptop and on 6,400 cores.
 """
 
 from collections.abc import Iterator
@@ -24,14 +24,14 @@ FAN_IN, MIN_FAN_IN = 512, 32
 # What a job holds of a partition, about: half of what a job may hold (`gristmill.tasks.engine.options`). So a crawl of
 # 2.5 billion documents has some 7,000 partitions of band hashes, and no core of 6,400 idles.
 JOB_BYTES = 1 << 29
-# Small corpora have smaller partitions, and up to so many, for machines of as many cores.
+# Small corpora have smaller partitions, up to this many, for machines of as many cores.
 SMALL_BYTES, FEW = 1 << 24, 64
 # A row group of a file that is merged: every file has some of each slab.
 MERGED_BYTES = 1 << 18
 
 
 def partitions_of(rows: int, row_bytes: int) -> int:
-    """Into how many partitions so many rows are divided, of which a job holds `row_bytes` each."""
+    """The number of partitions of `rows` rows, of which a job holds `row_bytes` each."""
     n_bytes = rows * row_bytes
     return max(-(-n_bytes // JOB_BYTES), min(FEW, 1 + n_bytes // SMALL_BYTES))
 
@@ -43,7 +43,7 @@ def partition_bytes(n_bytes: int, partitions: int | None) -> int:
 
 @dataclass(frozen=True)
 class SortedFiles:
-    """The files 00000.parquet, ... of a folder, so many."""
+    """The files 00000.parquet, ... of a folder, `files` of them."""
 
     folder: str
     files: int
@@ -105,7 +105,8 @@ def write(path: str, table: pa.Table, key: str, ranges: KeyRanges | None) -> Non
 
 
 def unless_merged(n_files: int, ranges: KeyRanges) -> KeyRanges | None:
-    """What `write` is given where so many jobs write files for others that read them by these ranges."""
+    """`ranges` for `write`, by which other jobs read the files; None if there are so many files that they are
+    merged."""
     return ranges if n_files <= FAN_IN else None
 
 
@@ -164,7 +165,7 @@ def merge_files(
 
 
 def merge(paths: list[str], target: str, ends: list[int] | None = None) -> int:
-    """Write the rows of several sorted files into one; those of one key in the order of the files. Returns how many
+    """Write the rows of several sorted files into one; rows of one key in the order of the files. Returns how many
     there are. `ends`: as in `sorted_files.write`.
 
     Held: some six times `_SLAB_BYTES`, the footers, and a row group of each file; also where one key has more rows.
@@ -188,7 +189,7 @@ def merge(paths: list[str], target: str, ends: list[int] | None = None) -> int:
 def _slab(
     inputs: list[CheckedFile], paths: list[str], low: int, high: int, key: str, pool: ThreadPoolExecutor
 ) -> Iterator[pa.Table]:
-    """The rows of a range of keys, in their order. Those of a single key are in the order of the files as they are."""
+    """The rows of a range of keys, in their order. Rows of a single key are in the order of the files."""
     if high - low == 1:
         for file, path in zip(inputs, paths, strict=True):
             yield from sorted_files.each_group(file, path, low, high)

@@ -32,15 +32,15 @@ class HostLines(Passages):
 
     One page cannot tell its own text from what its site repeats on every page. A crawl can: the step counts on how many
     pages of a host a line is. Lines are compared as by `line_dedup`: without case, punctuation and accents, and with
-    all digits alike; rows of tables, which begin with `|`, and lines with more digits than letters as they are, since
-    their numbers are data. A line counts once for each page. The first page is the one with the smallest id, so each
-    line stays in the corpus.
+    all digits alike. Rows of tables, which begin with `|`, and lines with more digits than letters are compared
+    unchanged, since their numbers are data. A line counts once for each page. The first page is the page with the
+    smallest id, so each line stays in the corpus.
 
-    Lines without a blank line between them belong together, such as the lines of code, of a table or of a stanza, and
-    so do all lines of a listing of Markdown. They are cut together, if all of them go, or not at all. In a text without
+    Lines without a blank line between them belong together, such as lines of code, a table or a stanza, and so do all
+    lines of a Markdown code block. They are cut together if all of them are repeated, or not at all. In a text without
     any blank line, each line is by itself.
 
-    The host is that of the URL, without `www.`, or what the source's column `host` says. Documents without either keep
+    The host is the host of the URL, without `www.`, or the source's column `host`. Documents without either keep
     all lines. Put the step after `url_dedup` and `content_dedup`: copies of one page are many pages that share lines.
     """
 
@@ -81,7 +81,7 @@ class HostLines(Passages):
 #     repeated/00000.parquet    by `shard` int64: place int64, of all that is cut for a partition
 #
 # `hash` is that of the line and of its host, so the lines of one host are in all partitions. Only hosts with at least
-# `min_pages` pages have rows there. Ranks and places are those of `gristmill.tasks.dedup.passages`.
+# `min_pages` pages have rows there. Ranks and places are defined in `gristmill.tasks.dedup.passages`.
 
 # What a job that adds holds for a host of a shard, and what a shard's range holds for one of its hosts.
 HOST_BYTES, NEEDED_BYTES = 100, 24
@@ -157,7 +157,7 @@ def hash_lines(
 
 
 def find_lines(folder: str, partition: int, ranges: KeyRanges, among: SortedFiles, shards: KeyRanges | None) -> dict:
-    """Write the places of all lines of a range of keys that enough pages have, but for those of the first page.
+    """Write the places of all lines of a range of keys that enough pages have, except on the first page.
     `shards`: the ranges by which the file is read, see `exchange.write`.
 
     Holds about 120 bytes for each line of the range.
@@ -204,11 +204,11 @@ def _folded(text: "kernels.scan.Scan") -> tuple[np.ndarray, np.ndarray]:
     """(hash, size) of all lines, as `folded` has them; the hash of lines whose numbers are data is that of all their
     bytes: rows of tables, and lines with more digits than letters and symbols, such as those of separated values."""
     start, stop = text.spans("lines")
-    found, size = kernels.folding.folded(text.data, start, stop)
+    hashes, size = kernels.folding.folded(text.data, start, stop)
     is_data = size > 0
     is_data[is_data] = text.data[start[is_data]] == ord("|")
     is_data |= 2 * kernels.folding.without_digits(text.data, start, stop) < size
-    return np.where(is_data, text.line_hash, found), size
+    return np.where(is_data, text.line_hash, hashes), size
 
 
 def _blocks(text: "kernels.scan.Scan") -> tuple[np.ndarray, np.ndarray]:

@@ -21,7 +21,7 @@ from gristmill.tasks.kernels.duplicates import chains, mark_found
 from gristmill.tasks.kernels.ngrams import word_hashes
 from gristmill.tasks.kernels.scan import scan
 
-# Of a document that is shown, the sentences that begin in so many of its first bytes.
+# Of a document that is shown, the sentences that begin in this many of its first bytes.
 SHOWN_BYTES = 20_000
 
 DRAWN = pa.schema(
@@ -54,7 +54,7 @@ def measure_shard(folder: str, shard: int, arriving: str, ledger: str) -> dict:
 def draw_shard(
     folder: str, shard: int, documents: str, arriving: str, ledger: str, draws: int, shown: int, seed: int
 ) -> dict:
-    """Draw so many characters of a shard's dropped documents, with replacement, and write the sentences that they are
+    """Draw characters of a shard's dropped documents, with replacement, and write the sentences that they are
     in; of the documents of the first `shown` draws all sentences.
 
     Held: the ids of the shard, the texts of the documents that are drawn.
@@ -93,7 +93,7 @@ def put_together(folder: str, job: int) -> dict:
 
 
 def seek_shard(folder: str, job: int, documents: str, kept: str) -> dict:
-    """Which unlike sentences of the draw stand in the documents that the shard `kept` names.
+    """Which different sentences of the draw are in the documents that the shard `kept` names.
 
     Held: the sentences of the draw, the texts of a row group and 8 bytes for each of its words.
     """
@@ -127,7 +127,7 @@ def shown_file(folder: str) -> str:
 
 
 def drawn_shards(characters: np.ndarray, draws: int, shown: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Of each shard with so many dropped characters: the draws, and how many of the first `shown` these are; int64."""
+    """For each shard, by its dropped characters: the draws, and how many of the first `shown` these are; int64."""
     shard = np.random.default_rng(seed).choice(len(characters), draws, p=characters / characters.sum())
     return np.bincount(shard, minlength=len(characters)), np.bincount(shard[:shown], minlength=len(characters))
 

@@ -79,8 +79,8 @@ class LineDedup(Passages):
 class ParagraphDedup(Passages):
     """Cut all but the first occurrence of paragraphs that occur more than once in the whole corpus.
 
-    A paragraph is a run of lines that are not blank, however it is broken into lines; else as `line_dedup`, whose
-    warning holds here, too. What CCNet and LLaMA call paragraphs are lines.
+    A paragraph is a run of lines that are not blank; its line breaks do not matter. Otherwise this step works like
+    `line_dedup`, and has the same risks. CCNet and LLaMA call lines paragraphs.
     """
 
     rule: ClassVar = "repeated_paragraph"
@@ -91,15 +91,15 @@ class SentenceDedup(Passages):
     """Cut all but the first occurrence of spans of sentences that occur more than once in the whole corpus.
 
     C4 (Raffel et al. 2020, arXiv 1910.10683, section 2.2): "we discarded all but one of any three-sentence span
-    occurring more than once in the data set". What that means where spans overlap is taken from datatrove
+    occurring more than once in the data set". Overlapping spans are handled as in datatrove
     (dedup/sentence_dedup.py): all spans of three consecutive sentences of a document count, also across lines and also
-    those that overlap; first occurrences are determined before anything is cut; a sentence goes if it is in any span
+    overlapping ones; first occurrences are determined before anything is cut; a sentence is cut if it is in any span
     that is not the first of its kind. So each sentence stays at least once. The code of C4 (c4_utils.py of
     tensorflow/datasets) compares single lines instead, in lower case: that is nearer to `line_dedup`.
 
-    Minimal lengths are datatrove's. Otherwise than there: equal spans are folded as `line_dedup` folds them (datatrove
-    takes a number of any length as one 0, and keeps marks of no script), `min_words_to_remove_span` (0) is not there,
-    and sentences are those of `gristmill.tasks.kernels.scan`.
+    Minimum lengths are datatrove's. Differences: spans are normalized as in `line_dedup` (datatrove replaces a
+    number of any length by one 0, and drops the marks of all scripts), there is no `min_words_to_remove_span` (0), and
+    sentences are those of `gristmill.tasks.kernels.scan`.
 
     FineWeb's spans of three lines made models worse, as its lines did: see `line_dedup`.
     """
@@ -149,7 +149,7 @@ _NUMBER = np.int64((1 << 32) - 1)
 
 
 def partitions(characters: int) -> int:
-    """Into how many partitions the passages of so many characters are divided."""
+    """The number of partitions for the passages of a text of `characters` characters."""
     return exchange.partitions_of(characters // PASSAGE_CHARACTERS, PASSAGE_BYTES)
 
 
@@ -307,14 +307,14 @@ def _sentences(text: kernels.scan.Scan, gone: np.ndarray) -> tuple[np.ndarray, n
     """(lines, line, start, stop): lines of which no sentence stays, and the pieces of other lines that go.
 
     A sentence goes with the white space before it, so that a line still ends as it did; one with which a line begins,
-    with the white space behind it.
+    with the white space after it.
     """
     start, stop = text.spans("sentences")
     line = np.searchsorted(text.line_words, text.sentence_words[:-1], side="right") - 1
     staying = np.bincount(line[~gone], minlength=len(text.line_start))
     lines = (np.bincount(line, minlength=len(text.line_start)) > 0) & (staying == 0)
     inside = np.flatnonzero(gone & (staying[line] > 0))
-    before = np.append(0, np.cumsum(~gone))[inside]  # of those that stay, how many stand before it
+    before = np.append(0, np.cumsum(~gone))[inside]  # how many of the remaining sentences are before it
     leading = before == np.append(0, np.cumsum(staying))[line[inside]]
     after, ahead = np.append(start, 0)[inside + 1], np.append(0, stop)[inside]
     return (
@@ -326,8 +326,8 @@ def _sentences(text: kernels.scan.Scan, gone: np.ndarray) -> tuple[np.ndarray, n
 
 
 def _blank_lines(text: kernels.scan.Scan, gone: np.ndarray) -> np.ndarray:
-    """The blank lines that go with paragraphs of which no line stays: those behind them, and behind the last paragraph
-    that stays if the document ends with such ones. bool, one entry a line."""
+    """The blank lines that go with paragraphs of which no line stays: those after them, and after the last remaining
+    paragraph if the document ends with such paragraphs. bool, one entry a line."""
     kept_before = np.append(0, np.cumsum(~gone))
     staying = kept_before[text.paragraph_stop] > kept_before[text.paragraph_start]
     document = np.repeat(np.arange(len(text.chars)), np.diff(text.lines))

@@ -2,7 +2,7 @@
 
 import math
 from math import ceil
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -45,8 +45,8 @@ def rounded(vectors: np.ndarray) -> np.ndarray:
 
 
 def clusters_of(documents: int) -> int:
-    """How many clusters so many documents have: comparing grows with documents times the documents of a cluster,
-    finding the cluster with documents times clusters."""
+    """The number of clusters for a number of documents: comparing grows with documents times the documents of a
+    cluster, finding the cluster with documents times clusters."""
     return max(1, min(-(-documents // CLUSTER_DOCUMENTS), math.isqrt(documents)))
 
 
@@ -81,8 +81,8 @@ def duplicates(vectors: np.ndarray, similarity: float) -> tuple[np.ndarray, np.n
     """For each of the rounded vectors, in keep order, the first kept one before it that is near to it, or -1, and their
     cosine: int64 (n), float64 (n).
 
-    Holds the vectors as float32 and 1,024 of them times those that are kept. The time is that of all pairs with a kept
-    one.
+    Holds the vectors as float32 and 1,024 of them times the kept ones. The time is proportional to all pairs with a
+    kept one.
     """
     bound, n = round(similarity * SCALE**2), len(vectors)  # a product of vectors is a whole number
     original, cosine = np.full(n, -1), np.zeros(n)
@@ -117,8 +117,6 @@ def duplicates(vectors: np.ndarray, similarity: float) -> tuple[np.ndarray, np.n
 class Clustered(KeepOrder, CorpusStep):
     """A step that divides vectors into clusters, and decides within each."""
 
-    work: ClassVar = "gristmill.tasks.dedup.semantic"
-
     clusters: int | None = Field(
         None,
         ge=1,
@@ -131,10 +129,10 @@ class Clustered(KeepOrder, CorpusStep):
 class SemanticDedup(Clustered):
     """Of documents with nearly the same vector, keep one (SemDeDup, Abbas et al. 2023, arXiv 2303.09540).
 
-    Vectors are those of the step `embedding` before it. They are divided into clusters, and compared with all others of
-    their cluster. In keep order, a document is dropped if its cosine with one that is kept before it is at least
-    `similarity`: so each one that is dropped has a kept one as near as that. Documents without a vector are kept: those
-    of sources that `embedding` has as reference, and those without a token.
+    The step `embedding` must come first. Its vectors are divided into clusters, and compared with all others in their
+    cluster. In keep order, a document is dropped if its cosine similarity with an earlier kept document is at least
+    `similarity`. So each dropped document has a kept one that is this similar. Documents without a vector are kept:
+    those of reference sources of `embedding`, and those without a token.
     """
 
     step: Literal["semantic_dedup"] = "semantic_dedup"
@@ -150,10 +148,10 @@ class SemanticDedup(Clustered):
 class Diversify(Clustered):
     """Limit the number of documents per cluster of vectors, so that the most frequent content takes a smaller share.
 
-    After the balanced sampling of Vo et al. 2024 (arXiv 2405.15613), with one level of k-means in place of several.
-    Vectors are those of the step `embedding` before it. Which documents of a full cluster stay is decided by `keep`,
-    at last by their ids, which are hashes: so by default they are drawn. Documents without a vector are kept: those of
-    sources that `embedding` has as reference, and those without a token.
+    After the balanced sampling of Vo et al. 2024 (arXiv 2405.15613), with one level of k-means instead of several.
+    The step `embedding` must come first. `keep` decides which documents of a full cluster stay, and then their ids. Ids
+    are hashes, so by default this is a random sample. Documents without a vector are kept: those of reference sources
+    of `embedding`, and those without a token.
     """
 
     step: Literal["diversify"] = "diversify"
@@ -175,7 +173,7 @@ class Diversify(Clustered):
 #     sample/00000.parquet          hash, vector: the documents that centroids are learned from
 #     centroids.parquet             vector
 #     vectors/00000.parquet         by `cluster`: cluster, vector, id, order_0, ..., shard: a row for each document
-#     dropped/00000.parquet         by `shard`: shard, id, detail, representative: those of a range of clusters
+#     dropped/00000.parquet         by `shard`: shard, id, detail, representative: the rows of a range of clusters
 #     part-00000.parquet, ledger/   the kept documents of a shard, and why the others are gone
 #
 # Which documents are drawn follows from their ids, and which of two is kept from the keep order: so neither shards nor
@@ -251,7 +249,7 @@ def choose(
     """Which documents of a range of clusters are dropped, and for which other. `shards`: the ranges by which the file
     is read, see `exchange.write`.
 
-    Returns counts: documents dropped, and those of the largest cluster, whose vectors are held.
+    Returns counts: dropped documents, and documents of the largest cluster, whose vectors are held.
     """
     rows, begins, ends = _by_cluster(pa.concat_tables(vectors.each(*ranges.bounds(partition))), settings)
     matrix = vectors_of(rows)
@@ -281,8 +279,8 @@ def balance(
     settings: Diversify,
     mean: float,
 ) -> dict:
-    """Which documents of a range of clusters are dropped: of each cluster, in keep order, those behind `most` times
-    `mean`, the documents of a cluster on average. `shards`, and what is returned: as for `choose`."""
+    """Which documents of a range of clusters are dropped: of each cluster, in keep order, those after `most` times
+    `mean`, the average number of documents in a cluster. `shards`, and what is returned: as for `choose`."""
     columns = ["cluster", "id", *order.order_names(settings), "shard"]
     table = pa.concat_tables(each.select(columns) for each in vectors.each(*ranges.bounds(partition)))
     rows, begins, ends = _by_cluster(table, settings)
@@ -300,7 +298,7 @@ def balance(
 
 
 def _by_cluster(rows: pa.Table, settings: Clustered) -> tuple[pa.Table, np.ndarray, np.ndarray]:
-    """Rows by cluster and in keep order, and where those of each cluster begin and end: int64 (clusters,)."""
+    """Rows by cluster and in keep order, and where the rows of each cluster begin and end: int64 (clusters,)."""
     rank = np.empty(len(rows), np.int64)
     rank[order.ranking(rows, settings)] = np.arange(len(rows))
     rows = rows.take(np.lexsort((rank, rows["cluster"].to_numpy())))

@@ -1,5 +1,4 @@
-"""What becomes of documents with duplicated spans (`gristmill.tasks.dedup.substrings`): spans cut out, or
-documents dropped.
+"""Cut duplicated spans (`gristmill.tasks.dedup.substrings`) out of documents, or drop the documents.
 
 Lee et al. 2022 (arXiv 2107.06499) cut. RefinedWeb (arXiv 2306.01116, appendix G.3.2) tried to cut, to drop documents
 of which more than a fifth is duplicated, and to drop any with a span, and stayed with the first; it cuts all copies of
@@ -105,7 +104,7 @@ def _bytes(
         return text.word_start[first], text.word_stop[stop - 1]
     start, end = text.documents[document] + first, text.documents[document] + stop
     limit = text.documents[document + 1]
-    for _ in range(3):  # a character has at most three bytes behind its first
+    for _ in range(3):  # a character has at most three bytes after its first
         start += _inside(text.data, start, limit)
         end -= _inside(text.data, end, limit)
     return start, np.maximum(start, end)
@@ -129,8 +128,8 @@ def _edits(text: Scan, document: np.ndarray, first: np.ndarray, stop: np.ndarray
 def _with_space(
     text: Scan, document: np.ndarray, first: np.ndarray, stop: np.ndarray, start: np.ndarray, end: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Spans with the white space that would be left over: all of it at an end of the text; else that behind a span
-    which begins a line, and that before any other, if there is some on both sides.
+    """Spans with the white space that would be left over: all of it at an end of the text; else, if there is some on
+    both sides, that after a span which begins a line, and that before any other span.
     """
     word, last = text.words[document] + first, text.words[document] + stop
     leading, trailing = first == 0, last == text.words[document + 1]

@@ -39,7 +39,7 @@ class SpanSearch(Settings):
 
 
 class SpanCutting(Settings):
-    """What becomes of documents with duplicated spans."""
+    """What to do with documents that have duplicated spans."""
 
     step: Literal["substring_dedup"] = "substring_dedup"
     unit: Literal["words", "bytes"] = Field("words", description="Unit of a span.")
@@ -57,9 +57,9 @@ class SubstringDedup(SpanSearch, SpanCutting, CorpusStep):
 
     All windows of `min_length` words (or bytes) of all documents are compared with each other. Words are those of the
     rules, so that punctuation counts and white space does not; a token of Lee et al. is somewhat shorter than a word.
-    Lee et al. and RefinedWeb remove all copies of a span, Dolma 3 leaves one. What stays because it stands first stays
-    there even if the document is then dropped. Cutting can bring together what was apart, and so make new duplicates:
-    Lee et al. ran twice for that.
+    Lee et al. and RefinedWeb remove all copies of a span, Dolma 3 leaves one. A span that is kept because
+    it comes first counts as kept even if its document is then dropped. Cutting joins text that was apart, which can
+    create new duplicates, so Lee et al. ran twice.
     """
 
     packages: ClassVar = ("pydivsufsort",)
@@ -72,9 +72,9 @@ class SubstringDedup(SpanSearch, SpanCutting, CorpusStep):
 
 # Duplicated spans of at least n words or bytes, found over the whole corpus.
 #
-# A word or byte is duplicated if it is in a window of n of them that stands somewhere else in the corpus, too, or
-# with `keep: first` somewhere before, documents taken by their ids. Then what is cut out of one place still stands in
-# another. Spans never reach from one document into the next.
+# A word or byte is duplicated if it is in a window of n of them that also occurs somewhere else in the corpus, or
+# with `keep: first` somewhere before, in the order of the documents' ids. Then text that is cut out of one place is
+# still in another. Spans never reach from one document into the next.
 #
 # A suffix array of all text fits into no machine, and one for each part of the corpus, as Dolma 3 has them, does not
 # see what parts have in common. So windows are divided into blocks by their minimizers
@@ -92,7 +92,7 @@ class SubstringDedup(SpanSearch, SpanCutting, CorpusStep):
 #     for all blocks:             find_block        found/00000.parquet   the spans found in a block
 #     for all ranges of shards:   collect_shards    spans/00000.parquet   the same, by shards
 #
-# What then becomes of the documents: `gristmill.tasks.dedup.substring_cuts`.
+# `gristmill.tasks.dedup.substring_cuts` then cuts the spans out, or drops the documents.
 
 
 # What `match_partition` holds for a run of windows; a range of shards for one that is met more than once, or a span.
@@ -100,12 +100,12 @@ RUN_BYTES, HOT_BYTES, SPAN_BYTES = 60, 16, 48
 # Numbers of a `node`, of runs or documents of a shard.
 NODES = 1 << 32
 _DOCUMENT = 40  # bits of a place in a document
-_END = np.uint8(0xFF)  # behind each word: no byte of UTF-8
+_END = np.uint8(0xFF)  # after each word: not a byte of UTF-8
 
 
 @dataclass(frozen=True)
 class _Units:
-    """The words or bytes of some documents: those of document d are values[offsets[d]:offsets[d + 1]].
+    """The words or bytes of some documents: document d has values[offsets[d]:offsets[d + 1]].
 
     `ends`: int64, how many bytes the units before each take where their text is compared, and the sum at the end.
     `data`: the bytes; `start`, `stop`: where each word is there, None for bytes.
@@ -147,17 +147,17 @@ def _units(texts: pa.Array | pa.ChunkedArray, unit: str) -> _Units:
 
 
 def exchanged(folder: str, kind: str, jobs: int) -> SortedFiles:
-    """The files of a kind that so many jobs have written."""
+    """The files of a kind that `jobs` jobs have written."""
     return SortedFiles(files.join(folder, kind), jobs)
 
 
 def by_shard(shards: int, rows: int, row_bytes: int) -> KeyRanges:
-    """The ranges of shards by which so many rows with a column `node` are put together."""
+    """The ranges of shards by which `rows` rows with a column `node` are put together."""
     return KeyRanges(min(shards, exchange.partitions_of(rows, row_bytes)), shards, each=NODES)
 
 
 def partitions(characters: int, settings: SpanSearch) -> int:
-    """Into how many partitions the runs of windows of so many characters are divided.
+    """The number of partitions for the runs of windows of `characters` characters.
 
     There are two runs in n/2 + 1 units (`gristmill.tasks.kernels.minimizers`), and a word takes some four characters or
     more.
@@ -194,7 +194,7 @@ def key_shard(
 
 
 def _places(units: _Units, window_runs: kernels.minimizers.Runs, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """The first unit of each run of windows, and that behind its last, among the units of all documents."""
+    """The first unit of each run of windows, and the unit after its last, among the units of all documents."""
     first = units.offsets[window_runs.document] + window_runs.first
     return first, first + window_runs.windows + n - 1
 
@@ -290,7 +290,7 @@ def find_block(
     content = table["content"].combine_chunks().dictionary_encode()
     copy_of = content.indices.to_numpy()
     distinct = content.dictionary
-    # `distinct` is in the order of the first copies, which is that of the ids
+    # `distinct` is in the order of the first copies, which is the order of the ids
     first_copy = np.append(True, copy_of[1:] > np.maximum.accumulate(copy_of)[:-1])[: len(copy_of)]
     copies = np.bincount(copy_of, minlength=len(distinct))
     whole = ~first_copy if settings.keep == "first" else copies[copy_of] > 1
@@ -328,7 +328,7 @@ def _count_units(contents: pa.LargeBinaryArray, unit: str) -> np.ndarray:
 
 
 def _find_spans(contents: pa.LargeBinaryArray, settings: SpanSearch) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(first, stop, content) of the spans of unlike contents whose windows stand in them twice, or stood before.
+    """(first, stop, content) of the spans of different contents whose windows occur in them twice, or occurred before.
 
     first, stop: units of the content.
     """
@@ -369,7 +369,7 @@ def _spans(first: np.ndarray, stop: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 
 def _windows(bounds: np.ndarray, n: int) -> np.ndarray:
-    """The first units of all windows of `n` that lie within bounds[i]:bounds[i + 1]."""
+    """The first units of all windows of `n` that are within bounds[i]:bounds[i + 1]."""
     starts = np.zeros(bounds[-1] + 1, np.int8)
     starts[bounds[:-1]] += 1
     starts[bounds[1:] - n + 1] -= 1

@@ -28,6 +28,11 @@ def taken_down(documents: pa.Table, lists: Url) -> pa.ChunkedArray:
     return entries
 
 
+def allowed(documents: pa.Table, lists: Url) -> pa.Table:
+    """The documents (columns `id`, `url`) that no list names."""
+    return documents.filter(pc.is_null(taken_down(documents, lists))) if len(documents) else documents
+
+
 @lru_cache(1)
 def _listed_ids(lists: Url) -> list[tuple[str, pa.Array]]:
     """The lines of the lists, some megabytes at a time, each with its list's label; read once per process, and held."""
@@ -41,16 +46,16 @@ def _listed_ids(lists: Url) -> list[tuple[str, pa.Array]]:
 
 def entries(lists: Url, most: int) -> list[str] | None:
     """All entries of the lists, as `taken_down` names them (`list: entry`); None for more lines than `most`."""
-    found: list[str] = []
+    names: list[str] = []
     for address, checksum in lists.checksums:
         for one in read_entries(address, (), checksum):
             for lines in one.lines:
-                if len(found) + len(lines) > most:
+                if len(names) + len(lines) > most:
                     return None
                 texts = [line.decode("utf-8", "replace") for line in lines]
                 keys = [listed_address(text, lists.canonical).removeprefix("=") or text for text in texts]
-                found += [f"{one.label}: {key}" for key in keys]
-    return found
+                names += [f"{one.label}: {key}" for key in keys]
+    return names
 
 
 MAX_ENTRIES = 10_000  # of lists that are compared with what they matched
@@ -72,10 +77,10 @@ def keep_allowed(folder: str, shard: int, documents: str, kept: str, takedowns: 
 
 def hidden_ids(lists: Url, documents: Iterable[tuple[str, str | None]]) -> set[str]:
     """Return the ids of the documents (id, URL) that takedown lists name."""
-    given = list(documents)
-    if not given or not lists.takedowns:
+    pairs = list(documents)
+    if not pairs or not lists.takedowns:
         return set()
-    ids, urls = zip(*given, strict=True)
+    ids, urls = zip(*pairs, strict=True)
     named = taken_down(pa.table({"id": ids, "url": pa.array([url or "" for url in urls])}), lists)
     return {id_ for id_, entry in zip(ids, named.to_pylist(), strict=True) if entry is not None}
 
@@ -86,8 +91,8 @@ def unmatched_entries(lists: Url, folders: Iterable[str]) -> list[str]:
     An entry counts as matched if another list with it matched. A host above a host that was matched counts, too, since
     a document has only its longest entry in the ledger.
     """
-    given = entries(lists, MAX_ENTRIES)
-    if given is None:
+    all_entries = entries(lists, MAX_ENTRIES)
+    if all_entries is None:
         return []
     details: set[str] = set()
     for folder in folders:
@@ -97,4 +102,4 @@ def unmatched_entries(lists: Url, folders: Iterable[str]) -> list[str]:
             details |= set(rows.filter(pc.equal(rows["rule"], RULE))["detail"].unique().to_pylist())
     matched = {each.partition(": ")[2] for each in details if each}
     matched |= {host.split(".", n)[-1] for host in matched for n in range(1, host.count(".") + 1)}
-    return [one for one in given if one.partition(": ")[2] not in matched]
+    return [one for one in all_entries if one.partition(": ")[2] not in matched]

@@ -51,7 +51,7 @@ def _column(field: pa.Field, rows: int, columns: Mapping[str, Any]) -> pa.Chunke
 def accepted_edits(
     step: EditStep, signals: pa.Schema, texts: pa.ChunkedArray, result: Any
 ) -> tuple[Edits, dict[str, Any]]:
-    """The edits of `texts` and the columns that `edit` returned: those of `signals` and of the step's `rewrites`.
+    """The edits of `texts` and the columns that `edit` returned: of `signals` and of the step's `rewrites`.
 
     The spans must be in the order of the documents and of their places, not overlap, and begin and end where
     characters do."""

@@ -21,12 +21,12 @@ Decisions = Sequence[tuple[str, Sequence[Decision]]]
 Exempt = Mapping[str, Sequence[str]]
 NO_EXEMPT: Exempt = MappingProxyType({})
 
-_SAID = 200  # characters of a value that the ledger has
+_MAX_DETAIL = 200  # characters of a value that the ledger has
 
 
 def wanted(decisions: Decisions, there: Sequence[str] = ()) -> list[str]:
-    """The columns that `decide` reads, besides `id`: each once, in the order of the rules. `there`: those that the
-    documents have, among which an expression may name one that else is derived from another."""
+    """The columns that `decide` reads, besides `id`: each once, in the order of the rules. `there`: the columns
+    of the documents; an expression may name one of these that otherwise is derived from another column."""
     rules = [rule for _, rules in decisions for rule in rules]
     names: list[str] = []
     for rule in rules:
@@ -77,8 +77,8 @@ def decide(signals: pa.Table, decisions: Decisions) -> list[tuple[str, pa.Table]
 
 
 def distances(signals: pa.Table, step: str, rules: Sequence[Decision], certainty: str = "") -> np.ndarray:
-    """How far each document is from the other side of a step's cut, float64 (n,): one that is kept from the nearest
-    rule, one that is dropped from the farthest of those that it fails.
+    """The distance of each document from the other side of a step's cut, float64 (n,): of a kept document to the
+    nearest rule, of a dropped one to the farthest rule that it fails.
 
     From a bound: from its nearest end, as a share of that end, unless it is 0. From a rule about a label: `certainty`,
     the signal that says how probable the label is; infinite without one, and for a document without a value. Raises as
@@ -168,7 +168,7 @@ def _judged_by_clause(
 
 def _detail(name: str, value: Any) -> str:
     text = "null" if value is None else f"{value}"
-    return f"{name} = {text if len(text) <= _SAID else f'{text[:_SAID]}...'}"
+    return f"{name} = {text if len(text) <= _MAX_DETAIL else f'{text[:_MAX_DETAIL]}...'}"
 
 
 def _ends(signals: pa.Table, step: str, bound: Bound) -> tuple[float | np.ndarray, float | np.ndarray]:
@@ -212,7 +212,7 @@ def decide_shard(
     source: str = "",
 ) -> dict:
     """Apply decisions to stored signals, which may be in several parts; writes the ids that stay, and the ledger.
-    `exempt`: see `of_source`; `source`: that of the shard, where a step does not apply to all."""
+    `exempt`: see `of_source`; `source`: the shard's source, where a step does not apply to all."""
     decisions = of_source(decisions, exempt, source)
     table = gathered(signals, kept, decisions)
     arriving = parquet.read_table(kept, SELECTION.names)

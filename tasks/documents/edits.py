@@ -97,8 +97,8 @@ def line_removals(
 def line_spans(text: kernels.scan.Scan, removed: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(document, start, stop) of the spans that remove lines, one a line; `removed`: bool, one entry a line.
 
-    A line goes with the break behind it, a document's last lines with the break before them, so that the lines that
-    stay are joined by the breaks that they had, and the last of them keeps its break only if it was the last before.
+    A line is removed with the break after it, and a document's last lines with the break before them. So the remaining
+    lines keep the breaks between them, and the last one keeps its break only if it was the last line before.
     """
     line = np.flatnonzero(removed)
     document = np.repeat(np.arange(len(text.chars)), np.diff(text.lines))[line]
@@ -106,7 +106,7 @@ def line_spans(text: kernels.scan.Scan, removed: np.ndarray) -> tuple[np.ndarray
     start = text.line_start[line]
     following = text.line_start.take(line + 1, mode="clip")
     stop = np.where(line == last, text.documents[1:][document], following)
-    # the lines behind the last one that stays: the first of them takes the break before it
+    # of the lines after the last remaining one, the first is removed with the break before it
     kept = np.append(-1, np.flatnonzero(~removed))
     last_kept = kept[np.searchsorted(kept, last, side="right") - 1]
     trailing = (line == last_kept + 1) & (last_kept >= text.lines[document])
@@ -124,7 +124,7 @@ def scanned(text: kernels.scan.Scan, edits: Edits, remaining: pa.ChunkedArray | 
 
 
 def merged(edits: Edits) -> Edits:
-    """The same cuts, those of one rule that touch each other made one."""
+    """The same cuts, with adjacent cuts of one rule merged."""
     if not len(edits):
         return edits
     plain = pc.equal(edits.replacement, "").to_numpy(zero_copy_only=False)
@@ -204,7 +204,7 @@ def rows(ids: pa.Array, step: str, text: kernels.scan.Scan, edits: Edits, keeps_
 def _at_break(
     text: kernels.scan.Scan, document: np.ndarray, first: np.ndarray, start: np.ndarray, stop: np.ndarray
 ) -> np.ndarray:
-    """Whether a cut begins with the break of a line that stays, as that of a document's last lines does.
+    """Whether a cut begins with the break of a line that stays, as a cut of a document's last lines does.
 
     An empty line begins with its break, too: it stays if the cut, with those that touch it, goes on to the end.
     """
@@ -219,7 +219,7 @@ def _at_break(
     return (start >= text.line_stop[first]) & (~empty | (goes_on & ~touches & (start > begin)))
 
 
-# Documents written again behind a corpus step that cut into their texts, with the ledgers of cuts and drops.
+# Documents rewritten after a corpus step that cut into their texts, with the ledgers of cuts and drops.
 
 
 def write_cut(

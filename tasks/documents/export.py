@@ -15,8 +15,8 @@ import yaml
 from pydantic import Field, field_validator
 
 from gristmill.storage import files, parquet
-from gristmill.storage.address import Address
 from gristmill.storage.schema import own_of
+from gristmill.storage.settings import Address
 from gristmill.tasks.documents import measure
 from gristmill.tasks.documents.expressions import matching, parsed
 from gristmill.tasks.documents.selection import gather, select_groups
@@ -49,7 +49,7 @@ class Column(Settings):
 
 
 class OwnColumn(Settings):
-    """A column of the sources' own. `type`: Arrow's; `feature`: that of the Hugging Face `datasets`, as its YAML has
+    """A column of the sources' own. `type`: Arrow's; `feature`: the type in Hugging Face `datasets`, as its YAML has
     it."""
 
     name: str
@@ -94,8 +94,8 @@ def export_shard(
 ) -> dict:
     """Write the kept documents of a shard in their order; returns documents and characters by source and language.
 
-    `where`: those for which an expression is true. Holds as `curated`, and ahead of it the columns that the expression
-    names. Raises LookupError for a document that is not in a part.
+    `where`: an expression; only documents for which it is true are written. Holds what `curated` holds, and before it
+    the columns that the expression names. Raises LookupError for a document that is not in a part.
     """
     ids = None if where is None else matching(signals, kept, where)["id"].combine_chunks()
     there = parquet.schema(documents)
@@ -111,7 +111,7 @@ def export_shard(
 
 
 def curated_schema(documents: pa.Schema, columns: Iterable[Column]) -> pa.Schema:
-    """The columns of curated documents as they are handed on; `documents`: those of the parts with the texts."""
+    """The columns of curated documents as they are exported; `documents`: the columns of the parts with the texts."""
     carried = [documents.field(name) for name in (*CARRIED, *own_of(documents))]
     return pa.schema([*carried, *(column.field for column in columns)])
 
@@ -174,8 +174,8 @@ def _as_text(value: Any) -> str:
 
 @contextmanager
 def _writing(folder: str, shard: int, format: str, schema: pa.Schema) -> Iterator[Callable[[pa.Table], None]]:
-    """Gives what writes a table of the schema behind the others. The shard appears under its name when the block ends
-    without an error. Null is `null` in JSON, and so is a number that is not finite; see `_as_text`."""
+    """A function that appends a table of the schema. The shard appears under its name when the block ends without an
+    error. Null is `null` in JSON, and so is a number that is not finite; see `_as_text`."""
     path = files.join(folder, shard_name(shard, format))
     if format == "parquet":
         with parquet.create(path, schema) as out:

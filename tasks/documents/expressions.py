@@ -108,7 +108,7 @@ def parsed(expression: str) -> Expression:
 
 
 def column(name: str) -> Expression:
-    """The expression that is a column's value, whatever its name."""
+    """The expression that is a column's value, without its name."""
     return _expression({"class": "COLUMN_REF", "type": "COLUMN_REF", "alias": "", "column_names": [name]})
 
 

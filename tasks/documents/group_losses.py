@@ -52,8 +52,8 @@ class GroupLosses(Limits):
 # does not explain it, though groups differ: of a group whose share is drawn as those of its like are, so few documents
 # would be kept with a probability below ALPHA, divided by the groups that are judged. The log odds of these shares are
 # taken as normal, around their mean and with their standard deviation, both uncertain by their number (Student's t); of
-# _ROBUST groups or more the median stands for the mean, and 1.4826 times the median distance from it for the deviation,
-# so that groups which are far off hide none. Of a share that is drawn documents are kept at random (binomial).
+# _ROBUST groups or more the median replaces the mean, and 1.4826 times the median distance from it the deviation, so
+# that outlying groups do not hide others. Of a share that is drawn documents are kept at random (binomial).
 
 
 AT_ONCE = 32  # parts that a job adds up
@@ -68,7 +68,7 @@ _COUNTS = pa.schema({"by": pa.string(), "group": pa.string(), "step": pa.string(
 
 
 def counts_folder(folder: str, level: int | None = None) -> str:
-    """Where counts lie while the stage is made: those of shards at level 0, then sums of them."""
+    """The folder of counts while the stage is made: counts of shards at level 0, then sums of them."""
     base = files.join(folder, "counts")
     return base if level is None else files.join(base, f"{level}")
 
@@ -85,10 +85,10 @@ def count_shard(
 ) -> dict:
     """Write how many documents of each group were kept, and dropped by each step.
 
-    `extracted`: the folder of the stage that read the records; those that became no document count for their source
-    alone, since what a host serves besides pages is no loss. `ledgers`: folders of the stages that dropped documents;
-    `measured`: of those that have signals. `by_design`: for a grouping the steps that decide by its very values, whose
-    drops are left out. Holds ids, URLs and labels of a shard.
+    `extracted`: the folder of the stage that read the records; those that did not become documents only count for their
+    source, since what a host serves besides pages is not a loss. `ledgers`: folders of the stages that dropped
+    documents; `measured`: of those that have signals. `by_design`: for a grouping the steps that decide by its very
+    values, whose drops are left out. Holds ids, URLs and labels of a shard.
     """
     table = parquet.read_table(layout.part(extracted, shard), ["id", "url"])
     gone = pa.concat_tables(parquet.read_table(layout.ledger_part(each, shard), ["id", "step"]) for each in ledgers)
@@ -112,7 +112,7 @@ def count_shard(
 
 
 def _labels(name: str, table: pa.Table, parts: Sequence[str]) -> pa.Array | pa.ChunkedArray:
-    """The group of each document; null where it has none, or was dropped ahead of the step that measures it."""
+    """The group of each document; null if it has none, or was dropped before the step that measures it."""
     if name == "host":
         return evaluate(parsed(name), table)
     labels = pa.nulls(len(table), pa.string())
@@ -152,7 +152,7 @@ def _distinct(column: pa.ChunkedArray) -> list[str]:
 
 @dataclass
 class Group:
-    """What became of a group's documents: `kept`, and `lost` by step."""
+    """How many of a group's documents were `kept`, and `lost` by step."""
 
     by: str
     name: str
@@ -165,9 +165,9 @@ class Group:
 
 
 def judge(folder: str, number: int, level: int, limits: Limits, like: Mapping[str, str], apart: Sequence[str]) -> dict:
-    """`judged`: how many groups were; `groups`: those that lost too much, the largest loss first. `like`: the kind of
-    each source, which is compared with those of its kind; `apart`: sources that steps always keep. The counts of all
-    groups stay in groups.parquet."""
+    """`judged`: the number of judged groups; `groups`: groups that lost too much, the largest loss first. `like`: the
+    kind of each source, which is compared with sources of its kind; `apart`: sources that steps always keep. The counts
+    of all groups stay in groups.parquet."""
     counts = parquet.read_table(layout.part(counts_folder(folder, level), 0))
     parquet.write_table(files.join(folder, "groups.parquet"), counts)
     table = counts.to_pylist()
@@ -194,8 +194,8 @@ def judge(folder: str, number: int, level: int, limits: Limits, like: Mapping[st
 
 
 def lost_too_much(groups: Sequence[Group], every: Iterable[Group], least: float, tests: int) -> Iterator[dict]:
-    """Of the judged groups of a kind those that lost too much. `every`: all of the kind, which make up the usual share;
-    `least`: the setting `kept`; `tests`: the groups that are judged, of all kinds."""
+    """The judged groups of a kind that lost too much. `every`: all groups of the kind, which define the usual share;
+    `least`: the setting `kept`; `tests`: the number of judged groups of all kinds."""
     every = list(every)
     whole, kept = sum(one.documents for one in every), sum(one.kept for one in every)
     odds = np.array([np.log((one.kept + 0.5) / (one.documents - one.kept + 0.5)) for one in groups])
@@ -220,8 +220,8 @@ def lost_too_much(groups: Sequence[Group], every: Iterable[Group], least: float,
 
 
 def chance(kept: int, documents: int, like: np.ndarray) -> float:
-    """The probability that a group of so many documents keeps as few, or fewer, if its share is one of those whose log
-    odds are `like`, float64 (two or more,)."""
+    """The probability that a group of this size keeps as few documents, or fewer, if its share is one of those whose
+    log odds are `like`, float64 (two or more,)."""
     from scipy.special import expit  # here, since workers count without it
     from scipy.stats import binom, t
 

@@ -13,7 +13,7 @@ from gristmill.storage.printable import one_line
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-# A longer value is no date.
+# A longer value is not a date.
 _LONGEST = 128
 
 _MONTHS = {

@@ -69,7 +69,7 @@ class Batch:
         return len(self.table)
 
     def add(self, signals: pa.Schema, columns: Mapping[str, pa.Array]) -> None:
-        """Put a step's signals behind the columns."""
+        """Append a step's signals to the columns."""
         schema = pa.schema([*self.table.schema, *signals], self.table.schema.metadata)
         added = [columns[name] for name in signals.names]
         self.table = pa.Table.from_arrays([*self.table.columns, *added], schema=schema)
@@ -113,13 +113,13 @@ def measured(documents: pa.Table, steps: Sequence[DocumentStep], source: str = "
     return Measured(table, pa.concat_tables(edits for _, edits in results))
 
 
-def _with_all_columns(table: pa.Table, given: Sequence[str], steps: Iterable[Step]) -> pa.Table:
-    """The columns `given`, and those of all steps in their order, null where there are none."""
-    columns = {name: table[name] for name in given}
+def _with_all_columns(table: pa.Table, leading: Sequence[str], steps: Iterable[Step]) -> pa.Table:
+    """The columns `leading`, and the columns of all steps in their order, null where there are none."""
+    columns = {name: table[name] for name in leading}
     for each in fields(steps):
         there = each.name in table.column_names
         columns[each.name] = table[each.name] if there else pa.chunked_array([pa.nulls(len(table), each.type)])
-    schema = pa.schema([*map(table.schema.field, given), *fields(steps)], table.schema.metadata)
+    schema = pa.schema([*map(table.schema.field, leading), *fields(steps)], table.schema.metadata)
     return pa.table(columns, schema=schema)
 
 
@@ -140,7 +140,7 @@ def _run_steps(documents: pa.Table, steps: Sequence[DocumentStep]) -> tuple[pa.T
             accept = partial(accepted_edits, step, schema(step), batch["text"])
             edits, columns = own_code.call(f"step {step.step}", work_of(step).edit, step, batch, accept=accept)
             if len(edits):
-                # what a later step masks may stand in what this one removes
+                # the text that this step removes may contain what a later step masks
                 keeps = all(later.keeps_removed for later in steps[index:] if isinstance(later, EditStep))
                 spans = merged(edits)
                 cut.append(rows(batch["id"].combine_chunks(), step.step, batch.scan, spans, keeps))

@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 class Normalize(Step):
     r"""Normalize text: Unicode form NFC, no invisible characters, cleaned-up white space.
 
-    All line ends become \n, all spaces that look like one become one. Of a run of spaces inside a line one is left;
-    the indentation of a line stays as it is, for code and lists; white space at its end goes. Between paragraphs stays
-    one blank line, at the beginning and the end of the text none. A normalized text is left as it is. Where the text is
-    that of the extraction engine `blocks`, or plain text passed as it is (`text`), spaces inside of lines and blank
-    lines stay: there they are those of code and of aligned columns.
+    All line ends become \n, and all kinds of spaces a plain space. A run of spaces inside a line becomes one space.
+    Indentation is kept, for code and lists, and white space at the end of a line is removed. One blank line is kept
+    between paragraphs, and none at the beginning and the end of the text. A normalized text does not change. In texts
+    of the extraction engine `blocks`, and in plain text that is passed unchanged (`text`), spaces inside of lines and
+    blank lines are kept, since they belong to code and aligned columns.
 
-    With `mojibake`, text that was decoded with the wrong encoding is first repaired by ftfy, which also takes the C1
-    controls for the characters of Windows-1252; nothing else of ftfy is used. A repaired text can look wrongly
-    decoded once more, so that only without `mojibake` a second pass surely changes nothing.
+    With `mojibake`, ftfy first repairs text that was decoded with the wrong encoding, and reads C1 controls as
+    characters of Windows-1252; nothing else of ftfy is used. A repaired text can look wrongly decoded again, so with
+    `mojibake` a second pass may change it.
     """
 
     step: Literal["normalize"] = "normalize"
@@ -134,7 +134,7 @@ def _encoding_only() -> "ftfy.TextFixerConfig":
 
 
 def _without_zero_width_spaces(text: str) -> str:
-    """One zero width space is left of a run that stands beside a letter of a script without spaces."""
+    """Keep one zero width space of a run next to a letter of a script without spaces."""
     return _ZERO_WIDTH_SPACES.sub(lambda match: "\u200b" if match[1] or match[2] else "", text)
 
 
@@ -143,7 +143,7 @@ def _each(change: Callable[[str], str]) -> Callable[[pa.Array], pa.Array]:
 
 
 def _where(texts: pa.Array, concerned: pa.Array, change: Callable[[pa.Array], pa.Array]) -> pa.Array:
-    """The texts, of which `change` has rewritten those that are concerned."""
+    """The texts, with `change` applied where `concerned` is true."""
     concerned = pc.fill_null(concerned, False)
     if not pc.any(concerned).as_py():
         return texts

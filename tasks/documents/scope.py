@@ -58,7 +58,7 @@ else:
 
 
 class Scope(_Sources):
-    """Which sources a step applies to: those of `only`, or all without those of `except`."""
+    """Which sources a step applies to: the sources in `only`, or all except the sources in `except`."""
 
     @model_validator(mode="after")
     def _one_list_of_sources(self) -> Self:

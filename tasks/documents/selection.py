@@ -111,18 +111,19 @@ def gather(parts: tuple[str, ...], kept: str, columns: list[str]) -> pa.Table:
 
 
 def uniform(values: pa.ChunkedArray, seed: int, purpose: str) -> np.ndarray:
-    """A number in [0, 1) for each string, float64, shape (n,), fixed by the seed, the purpose and the string alone."""
+    """A number in [0, 1) for each string, float64, shape (n,), that depends only on the seed, the purpose and the
+    string."""
     prefix = f"{seed}:{purpose}:".encode()
     hashes = (xxhash.xxh3_64_intdigest(prefix + value.encode()) for value in values.to_pylist())
     return (np.fromiter(hashes, np.uint64, len(values)) >> np.uint64(11)) * 2.0**-53
 
 
 class Heldout(Settings):
-    """The documents that no training may see, of the model, the tokenizer or a scorer.
+    """The documents that no training may see: neither of the model nor of the tokenizer or a scorer.
 
-    They are drawn by their ids alone, so that they are the same for every recipe on the same sources, whatever its
-    seeds are and whatever its steps keep or make of the texts; a smaller fraction draws some of those of a larger one.
-    What is like one of them is another matter: see `gristmill.tasks.evaluation.heldout`.
+    They are sampled only by their ids. So they are the same for every recipe on the same sources, whatever its seeds
+    are and whatever its steps do with the texts, and a smaller fraction is a subset of a larger one.
+    `gristmill.tasks.evaluation.removal` also removes their near-duplicates.
     """
 
     fractions: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field(description="fractions of documents, by source")

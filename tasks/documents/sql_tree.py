@@ -128,7 +128,7 @@ def _rebuilt(node: Any, change: Callable[[Node, Node], Node]) -> Any:
 
 
 def strict(node: Node) -> Node:
-    """Casts of columns and of results give null for what cannot be cast; those of constants are errors."""
+    """Casts of columns and of results give null for what cannot be cast; casts of constants are errors."""
     return _rebuilt(node, lambda old, new: _with_try_cast(new))
 
 

@@ -23,7 +23,7 @@ from gristmill.tasks.documents.scope import Scope
 from gristmill.tasks.documents.scope import Settings as Settings
 from gristmill.tasks.engine import extras, own_code
 
-# The columns that documents have without any step: those of `gristmill.storage.schema.DOCUMENTS`.
+# The columns that documents have without any step: `gristmill.storage.schema.DOCUMENTS`.
 DOCUMENT_COLUMNS = (
     *("id", "source", "url", "date", "ip", "status", "content_type", "charset", "charset_declared"),
     *(
@@ -42,7 +42,7 @@ DOCUMENT_COLUMNS = (
         "text",
     ),
 )
-# Those of them that a page says of itself; a table may give them as columns of its own.
+# The columns that a page states about itself; a table may give them as columns of its own.
 PAGE_COLUMNS = ("title", "canonical_url", "published")
 LANGUAGE = "language"  # the column that the step `language` gives
 UNKNOWN = "unknown"  # in the column `language`: it cannot be told
@@ -177,7 +177,7 @@ def base_name_of(name: str) -> str:
 
 
 def _describe_name(schema: dict[str, Any]) -> None:
-    """The name of a step is written once, as a literal type: what it is for is said here, for forms of recipes."""
+    """Add a description to the name of a step, which is a literal type, for forms of recipes."""
     schema["properties"]["step"]["description"] = "the name of the step"
 
 
@@ -186,16 +186,14 @@ class Step(Scope):
 
     `work_version`: an integer that is raised, with a comment, when equal settings give other signals, texts or drops on
     some documents: it is in the keys of the stages that do the step's work. A user's step that declares none is known
-    by the digest of its code.
-    `work`: the module that does the work; "" stands for the module of the class. `libraries`: the distributions whose
-    output is stored, so that another release may give another, a property where it depends on the settings;
-    `packages`: further distributions that the work imports, whose releases decide nothing; either may be missing where
-    an extra brings them (`gristmill.tasks.engine.extras`);
-    `package_data`: files that distributions carry and that decide, as `package:path`; `modules`: further modules,
-    beside that of the class and `work`, that do the work. `signals`: the columns that documents have behind the step.
-    `pins_files`: whether the step's key needs the content of files that it names; its work module then has
-    `pinned(step)`. `certainty`: where the first of the signals is the label that a model gives a document, the one that
-    says how probable it is, in [0, 1].
+    by the digest of its code. `work`: the module that does the work; "" means the module of the class. `libraries`: the
+    distributions whose output is stored, so that another release may give another, a property where it depends on the
+    settings; `packages`: further distributions that the work imports, whose releases decide nothing; either may be
+    missing where an extra brings them (`gristmill.tasks.engine.extras`); `package_data`: files that distributions carry
+    and that decide, as `package:path`; `modules`: further modules, besides the module of the class and `work`, that do
+    the work. `signals`: the columns that documents have after the step. `pins_files`: whether the step's key needs the
+    content of files that it names; its work module then has `pinned(step)`. `certainty`: where the first of the signals
+    is the label that a model gives a document, the one that says how probable it is, in [0, 1].
     """
 
     model_config = ConfigDict(json_schema_extra=_describe_name)

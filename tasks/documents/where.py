@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 from gristmill.tasks.documents.expressions import parsed
 from gristmill.tasks.documents.step import Clause, Decision, DocumentStep
 
-EXPRESSIONS = ("keep", "drop")  # the settings that are one, of which a step has one alone
+EXPRESSIONS = ("keep", "drop")  # settings with an expression; a step has one of them
 _NAME = r"^where(_[a-z0-9]+)*$"
 
 

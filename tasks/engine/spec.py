@@ -11,7 +11,7 @@ import orjson
 from pydantic import BaseModel
 
 from gristmill.storage import layout
-from gristmill.storage.address import KEY
+from gristmill.storage.settings import KEY
 from gristmill.tasks.engine import remakes
 from gristmill.tasks.engine.code_version import code_version, data_digest, releases
 

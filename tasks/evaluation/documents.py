@@ -24,9 +24,9 @@ from gristmill.storage.damage import RecordedFile
 from gristmill.storage.schema import DOCUMENTS
 from gristmill.storage.token_shards import bin_path, write_tokens
 from gristmill.tasks.dedup.near.settings import Shingling
-from gristmill.tasks.dedup.takedowns import taken_down
+from gristmill.tasks.dedup.takedowns import allowed
 from gristmill.tasks.documents.selection import Heldout, read_rows, uniform
-from gristmill.tasks.evaluation.similar import given, overlaps
+from gristmill.tasks.evaluation.similar import index_of, overlaps
 from gristmill.tasks.tokens.encoding import encoder
 from gristmill.tasks.url.canonical import host_columns, hosts
 from gristmill.tasks.url.step import Url
@@ -103,9 +103,9 @@ def sample_shard(
     count all with a word; no file if none is written.
 
     `below`: documents are looked at whose keyed hash is below this, so of a large source a sample, and the hosts that
-    are in it; `characters`: code points of a text that are evaluated; `heldout`: of these documents alone;
-    `takedowns`: lists of documents that are no candidates; `kept`: a part with the documents that the recipe keeps;
-    `apart`: these are no documents of a recipe's sources, whatever their files are called. Holds the texts of a row
+    are in it; `characters`: code points of a text that are evaluated; `heldout`: only these documents;
+    `takedowns`: lists of documents that are not candidates; `kept`: a part with the documents that the recipe keeps;
+    `apart`: these are not documents of a recipe's sources, whatever their files are called. Holds the texts of a row
     group and those that are written, and the ids of that part.
     """
     sample = _SAMPLED.empty_table()
@@ -116,7 +116,7 @@ def sample_shard(
         if heldout is not None:
             group = heldout.chosen(group)
         if takedowns is not None:
-            group = group.filter(pc.is_null(taken_down(group, takedowns)))
+            group = allowed(group, takedowns)
         cut = evaluated_part(group["text"], characters)
         has_word = pc.match_substring_regex(cut, _WORD)
         worded, cut = group.filter(has_word), cut.filter(has_word)
@@ -147,7 +147,7 @@ def choose_documents(
     survivors: dict[str, str] | None = None,
 ) -> dict:
     """Write the evaluation documents. `sets`: for each how many are taken at most, and its first shard and the one
-    behind its last.
+    after its last.
 
     No two of a set have a Jaccard similarity of `threshold`. A set of fewer than `least` is left out. `most_bytes`: of
     the texts of a set, which has one document at least; `survivors`: by set the name of another one, of those of its
@@ -180,7 +180,7 @@ def _digest(part: pa.Table) -> str:
 
 
 def _evaluated(sampled: pa.Table, name: str, characters: int) -> pa.Table:
-    """Documents as those of a set, by id."""
+    """Documents as documents of a set, by id."""
     table = sampled.sort_by("id")
     text = evaluated_part(table["text"], characters)
     columns = {"id": table["id"], "set": pa.repeat(name, len(table)), "bytes": pc.binary_length(text).cast(pa.int64())}
@@ -230,10 +230,10 @@ def _read(samples: list[str], shard: np.ndarray, row: np.ndarray) -> pa.Table:
 def _unlike(texts: pa.ChunkedArray, before: int, shingling: Shingling, threshold: float) -> list[int]:
     """Of the texts from the `before`-th on, counted from there, those that are like none of those that were taken: the
     first `before`, and of the others those in front that are taken themselves."""
-    pairs = overlaps(given(texts, shingling), texts.slice(before), threshold)
+    pairs = overlaps(index_of(texts, shingling), texts.slice(before), threshold)
     alike: dict[int, set[int]] = {}
     near = pairs.jaccard >= threshold
-    for text, other in zip(pairs.text[near].tolist(), pairs.given[near].tolist(), strict=True):
+    for text, other in zip(pairs.text[near].tolist(), pairs.reference[near].tolist(), strict=True):
         alike.setdefault(text, set()).add(other)
     selection = set(range(before))
     for text in range(len(texts) - before):
@@ -249,7 +249,7 @@ def records(documents: pa.Table) -> pa.ChunkedArray:
 
 
 def _by_host(sampled: pa.Table) -> np.ndarray:
-    """The rows, of each content the first alone: by their number within their host, then by rank and id."""
+    """The rows, of each content only the first: by their number within their host, then by rank and id."""
     order = pc.sort_indices(sampled, sort_keys=[("rank", "ascending"), ("id", "ascending")]).to_numpy()
     _, first = np.unique(sampled["content"].take(order).to_numpy().astype(str), return_index=True)
     order = order[np.sort(first)]

@@ -13,7 +13,7 @@ from gristmill.tasks.documents.measure import measured
 from gristmill.tasks.documents.step import DocumentStep, Problem, Signal, Step, StepError, function_at, imported
 from gristmill.tasks.extraction.engines import ENGINES
 from gristmill.tasks.guard.parent import Limits
-from gristmill.tasks.rights import columns as rights_columns
+from gristmill.tasks.rights import statements
 
 if TYPE_CHECKING:
     import justext
@@ -150,11 +150,11 @@ class Extract(Step):
 
     @property
     def signals(self) -> tuple[Signal, ...]:  # type: ignore[override]  # they depend on the settings
-        return (*(SIGNALS if "pdf" in self.types else ()), *(rights_columns.SIGNALS if self.rights else ()))
+        return (*(SIGNALS if "pdf" in self.types else ()), *(statements.SIGNALS if self.rights else ()))
 
     @property
     def part_versions(self) -> Mapping[str, int]:
-        return {"extract.rights": rights_columns.VERSION} if self.rights else {}
+        return {"extract.rights": statements.VERSION} if self.rights else {}
 
     @property
     def asked(self) -> tuple[str, ...]:
@@ -168,7 +168,7 @@ class Extract(Step):
         if "pdf" in self.types:
             engine_libraries.append(("pypdfium2",))
         if self.rights:
-            engine_libraries.append(rights_columns.LIBRARIES)
+            engine_libraries.append(statements.LIBRARIES)
         return ("resiliparse", *dict.fromkeys(name for names in (*engine_libraries, *own) for name in names))
 
     @property

@@ -357,7 +357,7 @@ def extract_page(
 
 
 def _rights(page: str, headers: Sequence[Sequence[str]] | None) -> Mapping[str, Any]:
-    """The columns of `gristmill.tasks.rights.columns` of a page, "" for what is no HTML; none without `headers`."""
+    """The columns of `gristmill.tasks.rights.statements` of a page, "" for what is no HTML; none without `headers`."""
     if headers is None:
         return {}
     # imported here, since recipes without rights do without its libraries

@@ -17,9 +17,8 @@ from gristmill.tasks.documents.selection import gather
 from gristmill.tasks.documents.step import Clause, CorpusStep, Decision, Problem, Settings, Signal
 from gristmill.tasks.language_model import prompts
 from gristmill.tasks.language_model.answers import Answer, AnswerStore, Request
-from gristmill.tasks.language_model.ask import Conversation, replay
+from gristmill.tasks.language_model.ask import NO_ANSWER, Conversation, ModelCall, replay, sampled_documents
 from gristmill.tasks.language_model.prompts import NamedPrompt, Prompt, PromptFile
-from gristmill.tasks.language_model.questions import NO_ANSWER, ModelCall, sampled_documents
 from gristmill.tasks.language_model.sample import Sampling, thresholds_of, weights_of
 
 _NAME = r"^annotate(_[a-z0-9]+)*$"
@@ -68,7 +67,7 @@ class AnnotationSettings(ModelCall):
 
 
 class AnnotationConversation:
-    """The requests about a window of a text: the first, and those that return an invalid answer.
+    """The requests about a window of a text: the first, and the repairs of invalid answers.
 
     Attributes:
         values: The values of the last answer, once it is valid.
@@ -119,7 +118,7 @@ class Annotate(AnnotationSettings, Sampling, CorpusStep):
     modules: ClassVar = (
         "gristmill.tasks.language_model.ask",
         "gristmill.tasks.language_model.prompts",
-        "gristmill.tasks.language_model.questions",
+        "gristmill.tasks.language_model.ask",
         "gristmill.tasks.language_model.sample",
     )
 
@@ -245,20 +244,20 @@ def annotate_shard(
     for each, text, values in sampled_documents(annotation, thresholds_of(sample), documents, kept, signals):
         ids.append(each)
         if text is None:
-            found, problem, digests = {}, None, None
+            answer_values, problem, digests = {}, None, None
         else:
             conversations = settings.conversations(text, values)
             for conversation in conversations:
                 replay(store, conversation, folder)
             valid = [conversation.values for conversation in conversations if conversation.values is not None]
-            found = {
+            answer_values = {
                 name: _joined(prompt.answer[name].type, [one[name] for one in valid]) for name in prompt.answer if valid
             }
             problem = None if valid else conversations[0].problem
             digests = ",".join(digest for conversation in conversations for digest in conversation.digests)
             if problem is not None:
                 problems[problem.partition(":")[0]] += 1
-        row = {**found, "problem": problem, "answer": digests}
+        row = {**answer_values, "problem": problem, "answer": digests}
         if text is not None and annotation.by:
             row[WEIGHT] = weights[each]
         for name in columns:
@@ -278,8 +277,8 @@ def null_shard(folder: str, shard: int, kept: str, annotation: AnnotationRecord)
 
 
 def _joined(kind: str, values: Sequence[Any]) -> Any:
-    """One value of those of several windows: the mean of numbers, rounded for integers; else the most frequent, of
-    equally frequent ones the first."""
+    """One value for several windows: the mean of numbers, rounded for integers; otherwise the most frequent value, the
+    first of equally frequent ones."""
     if len(values) == 1:
         return values[0]
     if kind in ("integer", "number"):

@@ -22,7 +22,7 @@ FOLDER = "answers"  # in the home
 
 @dataclass(frozen=True)
 class Request:
-    """What a model is asked. `parameters`: those of the API beside model and messages, such as max_tokens."""
+    """What a model is asked. `parameters`: the API's, besides model and messages, such as max_tokens."""
 
     model: str
     messages: tuple[Mapping[str, str], ...]

@@ -1,28 +1,37 @@
-"""Ask a server about the documents of a corpus, so that all answers are in the home; and read them from there.
+"""Ask a language model about the documents of a corpus, store all answers in the home, and read them from there.
 
-One job asks about all documents, or each of a few clients about its part, so the limits on the server are exact
-whatever the number of workers is. The part of a client is decided by the request, so equal ones have one client.
+`annotate` and `rewrite` differ only in their conversations and in what they do with the answers. One job asks about all
+documents, or a few clients ask about a part each, so the limits on the server are exact for any number of workers. The
+request decides which client sends it, so equal requests have the same client.
 """
 
 import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from pydantic import Field, field_validator
+
 from gristmill.storage import files
+from gristmill.storage.damage import RecordedFile
+from gristmill.tasks.documents.selection import gather, select_groups
+from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine import options
 from gristmill.tasks.engine.log_fields import ProgressReport
 from gristmill.tasks.language_model.answers import FOLDER, Answer, AnswerStore, Request
 from gristmill.tasks.language_model.batches import FOLDER as BATCHES
 from gristmill.tasks.language_model.batches import Batches, beginning
 from gristmill.tasks.language_model.client import Client, ServerError
+from gristmill.tasks.language_model.prompts import Prompt
+from gristmill.tasks.language_model.sample import Thresholds, sampled, thresholds_of
 
 log = logging.getLogger(__name__)
 
+NO_ANSWER = ("refusal", "content_filter", "error")  # finish reasons that another request would not change
 _LOG_SECONDS = 30.0
 MAX_REFUSED = 20  # first requests of a stage that the server may refuse; if it refuses all of these, the stage fails
 _MAX_THREADS = 64  # that read and write answers
@@ -103,7 +112,7 @@ class _Asking:
         loop = asyncio.get_running_loop()
         loop.set_default_executor(ThreadPoolExecutor(min(_MAX_THREADS, 2 * self._concurrency)))
         try:
-            await self._batches.finish()  # those of a run that was killed
+            await self._batches.finish()  # batches of a run that was killed
             await self._pass(items())
             while self._error is None and await self._batches.finish():
                 self._check_refused(MAX_REFUSED)
@@ -123,7 +132,7 @@ class _Asking:
         return {"attempts": attempts, "bill": self._bill.as_record()}
 
     async def _pass(self, items: Items) -> None:
-        """Ask about all documents, with so many requests in flight."""
+        """Ask about all documents, with up to `concurrency` requests in flight."""
         self._counts.bytes = 0
         queue: asyncio.Queue[tuple[int, Sequence[Conversation]] | None] = asyncio.Queue(self._concurrency)
         workers = [asyncio.create_task(self._work(queue)) for _ in range(self._concurrency)]
@@ -215,7 +224,7 @@ class _Asking:
             self._refusal = answer.content
 
     def _check_refused(self, least: int) -> None:
-        """Raise ServerError if the server has refused all of at least so many requests."""
+        """Raise ServerError if the server has refused all requests, and they are enough to judge by."""
         if self._counts.errors == self._counts.new >= least:
             raise ServerError(
                 f"{self._server.host} refuses every request: {self._refusal}. Correct the step or the server"
@@ -301,3 +310,108 @@ def total(records: Iterator[dict[str, Any]]) -> dict[str, Any]:
         for model, count in record["models"].items():
             result.models[model] = result.models.get(model, 0) + count
     return result.as_record()
+
+
+class ModelCall(Settings):
+    """Everything that decides the answers of a model about a text, except the text."""
+
+    model: str = Field(min_length=1, description="Name of the model, as the server knows it.")
+    temperature: float = Field(0.0, ge=0, le=2, description="Sampling temperature of the model.")
+    max_tokens: int = Field(512, gt=0, description="Maximum tokens of an answer.")
+    options: dict[str, Any] = Field({}, description="Further parameters of the API, such as `top_p` and `seed`.")
+
+    @field_validator("options")
+    @classmethod
+    def _own_parameters(cls, options: dict[str, Any]) -> dict[str, Any]:
+        own = ("model", "messages", "temperature", "max_tokens", "stream", "n", "response_format")
+        if taken := [name for name in own if name in options]:
+            raise ValueError(f"has {taken[0]}, which the step sets; remove it")
+        return options
+
+    def template_of(self, prompt: Prompt, structured: bool, values: Mapping[str, str] | None = None) -> Request:
+        """The request with the templates of a prompt and the `values` that fill them in for all documents."""
+        templates = [{"role": "system", "content": prompt.system}, {"role": "user", "content": prompt.user}]
+        return self.request([*templates, *([dict(sorted(values.items()))] if values else [])], prompt, structured)
+
+    def request(self, messages: Sequence[Mapping[str, str]], prompt: Prompt, structured: bool) -> Request:
+        """The request with these messages. `structured`: whether the server is given the schema of the answer."""
+        parameters = {"temperature": self.temperature, "max_tokens": self.max_tokens, **self.options}
+        if structured and prompt.answer:
+            schema = {"name": "answer", "strict": True, "schema": prompt.schema_}
+            parameters["response_format"] = {"type": "json_schema", "json_schema": schema}
+        return Request(self.model, tuple(messages), parameters)
+
+
+@dataclass(frozen=True)
+class DocumentShards:
+    """Where the documents of all shards are. `signals`: the parts with the columns of earlier steps."""
+
+    documents: Sequence[str]
+    kept: Sequence[str]
+    signals: Sequence[tuple[str, ...]]
+
+
+class Questions(Protocol):
+    """What a stage asks about a corpus. `step`: its name in the log; `by`, `bounds`, `seed`: of its sample; `reads`:
+    the columns of documents that `conversations` gets; `template`: a request that differs if no two requests of two
+    stages can be equal."""
+
+    @property
+    def step(self) -> str: ...
+    @property
+    def by(self) -> tuple[str, ...]: ...
+    @property
+    def bounds(self) -> Mapping[str, tuple[float, ...]]: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def reads(self) -> tuple[str, ...]: ...
+    @property
+    def template(self) -> Request: ...
+    def conversations(self, text: str, values: Mapping[str, Any]) -> Sequence[Conversation]: ...
+
+
+def ask_client(
+    folder: str,
+    client: int,
+    clients: int,
+    home: str,
+    questions: Questions,
+    sample: tuple[RecordedFile, ...],
+    shards: Sequence[int],
+    places: DocumentShards,
+) -> dict:
+    """Ask about the client's documents of all shards. Returns counts of requests. Raises as `ask_all` does."""
+    thresholds = thresholds_of(sample)
+
+    def items() -> Iterator[tuple[int, Sequence[Conversation]]]:
+        for shard in shards:
+            place = (places.documents[shard], places.kept[shard], places.signals[shard])
+            for _, text, values in sampled_documents(questions, thresholds, *place):
+                # each window by its first request, so that equal ones have one client
+                asked = [] if text is None else questions.conversations(text, values)
+                if mine := [each for each in asked if is_of_client(each.request, client, clients)]:
+                    yield len(text or ""), mine
+
+    return ask_all(questions.step, home, questions.template.digest, items)
+
+
+def sampled_documents(
+    questions: Questions, thresholds: Thresholds | None, documents: str, kept: str, signals: tuple[str, ...]
+) -> Iterator[tuple[str, str | None, dict[str, Any]]]:
+    """The id, text and columns of each document of a shard; None as the text of one that is not in the
+    sample. Holds these columns of the shard, and the texts of a row group."""
+    names = list(questions.reads)
+    if names or questions.by or thresholds is not None:
+        table = gather((documents, kept, *signals), kept, list(dict.fromkeys((*names, *questions.by))))
+        chosen = sampled(table, questions.by, questions.seed, thresholds, questions.bounds).tolist()
+        rows = table.select(names).to_pylist() if names else [{}] * len(table)
+        known = {each: row for each, row, asked in zip(table["id"].to_pylist(), rows, chosen, strict=True) if asked}
+    else:
+        known = None
+    for group in select_groups(documents, kept, ["text"]):
+        for each, text in zip(group["id"].to_pylist(), group["text"].to_pylist(), strict=True):
+            if known is None:
+                yield each, text, {}
+            else:
+                yield (each, text, known[each]) if each in known else (each, None, {})

@@ -64,20 +64,20 @@ class BatchAnswers:
         broken = b""
         with ThreadPoolExecutor(_THREADS) as pool:
             while some := list(islice(file, _LINES)):
-                found: dict[str, Answer] = {}
+                answers: dict[str, Answer] = {}
                 for line in filter(None, map(bytes.strip, some)):
                     try:
-                        self._read(orjson.loads(line), found)
+                        self._read(orjson.loads(line), answers)
                     except orjson.JSONDecodeError:
                         broken = line
-                kept = pool.map(self._kept, found.keys(), found.values())
-                for digest, answer in zip(found, kept, strict=True):
+                kept = pool.map(self._kept, answers.keys(), answers.values())
+                for digest, answer in zip(answers, kept, strict=True):
                     self._on_answer(digest, answer)
-                self.answers += len(found)
+                self.answers += len(answers)
         if broken:
             raise Malformed(f"a line of the answers is cut: {broken[-100:]!r}")
 
-    def _read(self, value: Any, found: dict[str, Answer]) -> None:
+    def _read(self, value: Any, answers: dict[str, Answer]) -> None:
         """Add the answer of a line, if it has one."""
         try:
             line = _Line.model_validate(value)
@@ -90,14 +90,14 @@ class BatchAnswers:
             self.reason = _message(line.error)
         elif line.response.status_code == 200:
             try:
-                found[line.custom_id] = read_completion(json.dumps(line.response.body))
+                answers[line.custom_id] = read_completion(json.dumps(line.response.body))
             except Malformed as error:
                 self.unreadable += 1
                 self.reason = str(error)
         else:
             self.reason = f"status {line.response.status_code}: {_message(line.response.body)}"
             if not is_transient(line.response.status_code):
-                found[line.custom_id] = Answer(_message(line.response.body), self._model, "error", 0, 0)
+                answers[line.custom_id] = Answer(_message(line.response.body), self._model, "error", 0, 0)
 
     def _kept(self, digest: str, answer: Answer) -> Answer:
         known = self._store.find(digest)

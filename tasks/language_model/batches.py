@@ -1,11 +1,11 @@
-"""Requests that are sent in files, to servers with OpenAI's Batch API, and the batches of them in the home.
+"""Requests that are sent in files, to servers with OpenAI's Batch API, and the records of batches in the home.
 
-A file is uploaded, its id is written into the home, the batch is created from it, and the batch's id is written. A
+A file is uploaded, its id is written to the home, the batch is created from it, and the batch's id is written. A
 process that is killed leaves this record, so the next run reads the answers of the batch instead of paying for them
 again. If it was killed between the last two steps, the batch is found in the server's list by the id of its file.
 
-The record is removed when the answers are in the home, under the digests of their requests as those of single calls.
-Requests without an answer in an ended batch, such as those of an expired one, are left to the next pass over the
+The record is removed when the answers are in the home, under the digests of their requests, like answers of single
+calls. Requests without an answer in an ended batch, such as those of an expired one, are left to the next pass over the
 documents.
 """
 
@@ -104,7 +104,7 @@ class _RefusedError(ServerError):
 
 
 class Batches:
-    """The batches of a stage, those of a run that was killed included.
+    """The batches of a stage, including batches of a run that was killed.
 
     Attributes:
         uncertain: Requests that no file of their batch has, though it has ended, or whose answer cannot be read. The
@@ -394,7 +394,7 @@ def _parsed(model: type[M], body: str) -> M:
 
 
 async def _next(chunks: AsyncIterator[bytes], file: str) -> bytes:
-    """The next bytes of a file, none at its end. Whatever the library below raises is a lost connection."""
+    """The next bytes of a file, none at its end. Any exception of the library below is a lost connection."""
     try:
         return await anext(chunks, b"")
     except Exception as error:

@@ -155,9 +155,10 @@ class Client:
                 self._check_account(error)
                 if not is_transient(error.status_code):
                     raise
-                reason, asked = f"status {error.status_code}: {message_of(error)}", retry_after(error.response.headers)
+                reason = f"status {error.status_code}: {message_of(error)}"
+                requested_delay = retry_after(error.response.headers)
             except _lost() as error:
-                reason, asked = self._reason(error), None
+                reason, requested_delay = self._reason(error), None
             failing += time.monotonic() - began
             if failing > self._server.patience_seconds:
                 raise ServerError(
@@ -165,13 +166,13 @@ class Client:
                     "repair the server and run again; the answers so far are kept"
                 )
             self.retries += 1
-            self._log(reason, asked)
-            if asked is None:
+            self._log(reason, requested_delay)
+            if requested_delay is None:
                 pause = wait * (0.5 + random.random() / 2)
                 wait = min(2 * wait, _MAX_WAIT)
                 await asyncio.sleep(pause)
             else:
-                pause = asked
+                pause = requested_delay
                 self._resumes = max(self._resumes, time.monotonic() + pause)
             failing += pause
 
@@ -185,12 +186,12 @@ class Client:
         message = redact(" ".join(str(root).split())) or type(root).__name__
         return f"no connection: {message}" if _is_refused(error) else message
 
-    def _log(self, reason: str, asked: float | None) -> None:
+    def _log(self, reason: str, delay: float | None) -> None:
         """Else a user who waits for a server that is not there would see nothing."""
         if time.monotonic() - self._logged < _LOG_SECONDS:
             return
         self._logged = time.monotonic()
-        retried = f"for at most {self._server.patience_seconds:g} s" if asked is None else f"in {asked:g} s"
+        retried = f"for at most {self._server.patience_seconds:g} s" if delay is None else f"in {delay:g} s"
         log.warning("%s has not answered: %s. Retrying %s", self._server.host, reason, retried)
 
     async def _pause(self) -> None:

@@ -20,7 +20,7 @@ from jinja2 import meta
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, create_model, model_validator
 
 from gristmill.storage import files
-from gristmill.storage.address import Address
+from gristmill.storage.settings import Address
 from gristmill.tasks.documents.file_problems import file_problems
 from gristmill.tasks.documents.step import FORM, Problem, Settings
 
@@ -127,7 +127,7 @@ class Prompt(Settings):
         }
 
     def read(self, content: str) -> dict[str, Any]:
-        """The values of an answer: those of the one JSON object in it. Raises ValueError that names what is wrong."""
+        """The values of the one JSON object in an answer. Raises ValueError that names what is wrong."""
         try:
             return _model(self).model_validate_json(_object(content)).model_dump()
         except ValidationError as error:

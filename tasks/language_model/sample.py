@@ -3,8 +3,8 @@
 Documents are ordered by a keyed hash of their ids. Each stratum has the same number of documents, and what a small one
 lacks is divided among the others. A sample is known by one number per stratum: the highest hash in it.
 
-A column with few different numbers, such as a grade, has a stratum for each of them. Those of other columns are grouped
-by powers of four, or by the ends of strata that the settings give: with two ends around the cut of a score, the
+A column with few different numbers, such as a grade, has a stratum for each of them. Numbers of other columns are
+grouped by powers of four, or by the ends of strata that the settings give: with two ends around the cut of a score, the
 documents of which a model is uncertain have a third of the sample, however few they are.
 
 The weight of a document of the sample is the number of documents in its stratum for each in the sample, the inverse of
@@ -141,12 +141,12 @@ def _numbers(column: pa.ChunkedArray) -> list[float]:
 
 def columns_of_few(shards: Iterable[Mapping[str, Sequence[float]]], by: Sequence[str]) -> tuple[str, ...]:
     """The columns of `by` with at most MAX_NUMBERS different numbers in all shards."""
-    found: dict[str, set[float]] = {name: set() for name in by}
+    numbers: dict[str, set[float]] = {name: set() for name in by}
     for each in shards:
-        for name, values in found.items():
+        for name, values in numbers.items():
             if len(values) <= MAX_NUMBERS:
                 values.update(each[name])
-    return tuple(name for name in by if 0 < len(found[name]) <= MAX_NUMBERS)
+    return tuple(name for name in by if 0 < len(numbers[name]) <= MAX_NUMBERS)
 
 
 def candidates_shard(

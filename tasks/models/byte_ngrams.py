@@ -35,7 +35,7 @@ LABELS = frozenset(
         "vo wa wuu xh yo yue zh zu zxx"
     ).split()
 )
-# A sum of log probabilities grows with the text, and neighboring n-grams are no independent evidence, so the bare
+# A sum of log probabilities grows with the text, and neighboring n-grams are not independent evidence, so the bare
 # probabilities are 0 and 1. The package divides by the square root of the bytes, which leaves pages in languages
 # that the model does not know at 0.9. These two were fitted to half of NTREX-128 at 10 to 5,000 characters, by the
 # squared error of the probability that the label is right; of the best pairs, this one keeps the most English web pages

@@ -1,11 +1,10 @@
 """fastText classifiers: their files, their training on examples of which each is kept out of one model, and measures.
 
-A step names a classifier by path. One that a run trained has a description beside it. One that somebody else trained
-has none.
+A step names a classifier by path. A classifier that a run trained has a description next to it; others have none.
 
-Cross-fitting: the examples fall into two folds by a keyed hash of their ids, or of what they come from, and model k is
-trained on those of the other fold. So a model of each fold has not seen it, and its scores are as good as those of
-documents that no model has seen.
+Cross-fitting: the examples are divided into two folds by a keyed hash of their ids, or of their origins, and model k is
+trained on the other fold. So the model of a fold has not seen it, and its scores are as good as for documents that no
+model has seen.
 """
 
 import errno
@@ -54,12 +53,12 @@ _HELD = 4  # models; large ones take gigabytes
 
 def labels(path: str) -> list[str]:
     """The labels of the model at an address, without `__label__`. Raises FileNotFoundError, and ModelFileError for a
-    file that is no whole model."""
+    file that is not a complete model."""
     return [label.removeprefix(LABEL) for label in check_fasttext(files.local_copy(path))]
 
 
 def recorded(path: str, checksum: str) -> RecordedFile:
-    """The model at an address with the checksum that a step has of it, or, without one, with that of today."""
+    """The model at an address with the checksum that a step recorded, or, without one, with its current checksum."""
     return RecordedFile(path, checksum or files.checksum(path))
 
 
@@ -169,7 +168,7 @@ _BATCH = 1000
 
 
 def fold(ids: pa.ChunkedArray, seed: int, folds: int) -> np.ndarray:
-    """The fold of each document, int64 (n,), below `folds`: that of the model which has not seen it."""
+    """The fold of each document, int64 (n,), below `folds`: the fold whose model has not seen it."""
     return np.floor(uniform(ids, seed, "quality-fold") * folds).astype(np.int64)
 
 
@@ -273,7 +272,7 @@ def ordered(settings: Classifier, fill: Callable[[Examples], None], n_folds: int
 
 
 def passes(settings: FastText, examples: int, n_labels: int = 2) -> int:
-    """How often a training reads so many examples of so many labels."""
+    """How often a training reads its examples, by the numbers of examples and labels."""
     updates = UPDATES * n_labels * 0.1 / settings.learning_rate
     return settings.epochs or max(MIN_EPOCHS, ceil(updates / max(1, examples)))
 
@@ -282,7 +281,7 @@ def train(examples: Ordered, rows: np.ndarray, settings: Classifier, target: str
     """Train a classifier on the examples at some places, and write it to an address. Returns the passes over them.
 
     Holds the model: `4 * dimensions` bytes for each bucket and each word. One thread: fastText is deterministic with no
-    more. Raises OSError where there is no space.
+    more. Raises OSError if the disk is full.
     """
     epochs = passes(settings, len(rows), len(examples.names))
     with tempfile.TemporaryDirectory(prefix=leftovers.scratch_prefix()) as scratch:

@@ -87,8 +87,8 @@ class Embedder(Settings):
 
 # A sentence embedder in ONNX, as Hugging Face's tools export it: vectors of a text's tokens, pooled.
 #
-# One text is one call, without padding, on one thread: a vector depends on the text, the files, the settings and the
-# kind of processor alone. In a batch the sums of a matrix product may be taken in another order, which ONNX Runtime
+# One text is one call, without padding, on one thread: a vector depends only on the text, the files, the settings and
+# the kind of processor. In a batch the sums of a matrix product may be taken in another order, which ONNX Runtime
 # leaves open (microsoft/onnxruntime#7642, #9704); batches of equal length gain a fifth on a CPU at 128 tokens,
 # and a tenth at 512.
 
@@ -102,8 +102,8 @@ _ERRORS_ONLY = 3  # ONNX Runtime's severities: verbose, info, warning, error, fa
 class OnnxModel:
     """A model that is loaded.
 
-    Raises ModelFileError for a file that is no whole embedder of the known form; ImportError, and RuntimeError for a
-    device that is not there, with the remedy.
+    Raises ModelFileError for a file that is not a complete embedder of the known form; ImportError, and RuntimeError
+    for a device that is not there, with the remedy.
     """
 
     special_tokens = True  # are put around a text
@@ -230,7 +230,7 @@ class StaticModel:
 
 
 def _unknown(tokenizer: "tokenizers.Tokenizer") -> int | None:
-    """The token that stands for what the tokenizer does not know; None where it has none."""
+    """The tokenizer's token for unknown text; None if it has none."""
     model = json.loads(tokenizer.to_str())["model"]
     if model.get("unk_id") is not None:
         return model["unk_id"]
@@ -276,7 +276,7 @@ def embedder_files(folder: str, kind: str) -> EmbedderFiles:
 class SentenceEmbedder:
     """An embedder that is loaded. `dimension`: of its vectors.
 
-    Raises ModelFileError for files that are no whole embedder of the known form, and what its model raises.
+    Raises ModelFileError for files that are not a complete embedder of the known form, and what its model raises.
     """
 
     def __init__(self, recorded_files: EmbedderFiles, settings: Embedder) -> None:

@@ -14,8 +14,8 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 
 from gristmill.storage import files, layout, parquet
-from gristmill.storage.address import Address
 from gristmill.storage.damage import RecordedFile
+from gristmill.storage.settings import Address
 from gristmill.tasks.documents.file_problems import file_problems
 from gristmill.tasks.documents.step import Bound, Problem, Settings, Signal
 from gristmill.tasks.engine.extras import MissingExtraError
@@ -63,7 +63,7 @@ class HeadScoring(Settings):
 class Embedding(HeadCuts, Embedder, LearnedFilter):
     """Embed documents, score the vectors with heads, and keep documents with high enough scores.
 
-    Vectors are kept as a stage: other heads and other cuts do not embed again. A head without a cut scores alone.
+    Vectors are kept as a stage, so other heads and cuts do not embed again. A head without a cut only scores.
     """
 
     decision_fields: ClassVar = ("min_score", "keep_top")

@@ -53,7 +53,7 @@ def load_model(path: str) -> Model:
 def train_supervised(path: str, *, loss: str = "softmax", **parameters: float) -> Model:
     """Train a classifier on a local file of lines that begin with their label.
 
-    `parameters` are those of fastText by its names: lr, dim, ws, epoch, minCount, minn, maxn, neg, wordNgrams, bucket,
+    `parameters` are fastText's, by its names: lr, dim, ws, epoch, minCount, minn, maxn, neg, wordNgrams, bucket,
     thread (1 unless given, which is deterministic), seed, verbose. `loss`: softmax, hs, ns or ova. Raises ValueError
     for a file without labels or that cannot be read, AttributeError for a name that fastText lacks.
     """

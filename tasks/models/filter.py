@@ -10,8 +10,8 @@ names. Every learned filter has a work module with the same three functions, whi
 `reference`, `raw`: (documents, selection) parts of the reference sources and of others; `files`: names of the models in
 the record of the training; `models`: these, or the named ones, as recorded files; a step that `reads` signals is also
 given `signals`, the parts that have them; `scores`: paths of parts. Models are loaded once a
-process. A score is a function of a document's id, its text and the models alone, and a model of the documents that it
-is trained on, in whatever order and shards they come.
+process. A score depends only on a document's id, its text and the models, and a model only on the documents that it
+is trained on, in any order and in any shards.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -45,9 +45,9 @@ def find_bounds(folder: str, number: int, work: str, settings: Settings, scores:
     """`bounds`: what the module `work` finds by the parts with scores, as mappings; `reasons`: what they rest on, where
     the module has a function `reasons`."""
     module = import_module(work)
-    found = bounds_by(module, settings, scores)
+    bounds = bounds_by(module, settings, scores)
     reasons = getattr(module, "reasons", None)
-    return {"bounds": [asdict(bound) for bound in found], **({"reasons": reasons(found, scores)} if reasons else {})}
+    return {"bounds": [asdict(bound) for bound in bounds], **({"reasons": reasons(bounds, scores)} if reasons else {})}
 
 
 def bounds_by(work: ModuleType, settings: Settings, scores: Sequence[str]) -> Sequence[Bound]:
@@ -141,7 +141,7 @@ class LearnedFilter(CorpusStep):
         return ()
 
     def raw(self, sources: Sequence[str]) -> tuple[str, ...]:
-        """The sources that the reference is set against in training, of those of the recipe: all others."""
+        """The sources of the recipe that the reference is compared with in training: all others."""
         return tuple(sorted(set(sources) - set(self.reference)))
 
     @property

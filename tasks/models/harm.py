@@ -12,8 +12,8 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 
 from gristmill.storage import layout, parquet
-from gristmill.storage.address import Address
 from gristmill.storage.damage import RecordedFile
+from gristmill.storage.settings import Address
 from gristmill.tasks.documents.selection import select
 from gristmill.tasks.documents.step import Bound, Problem, Settings, Signal
 from gristmill.tasks.models import classifiers
@@ -96,7 +96,6 @@ class Harm(HarmTexts, HarmCuts, LearnedFilter):
     (`python/dolma/taggers/jigsaw.py`: `text.replace("\\n", " ").strip()`), and so does the default.
     """
 
-    work: ClassVar = "gristmill.tasks.models.harm"
     libraries: ClassVar = ("fasttext-ng",)
     decision_fields: ClassVar = tuple(HarmCuts.model_fields)
 

@@ -47,7 +47,7 @@ def train(
 
     `kind`: `ridge`, a regression on numbers, or `logistic`, on labels of 0 and 1. `ids`: strings, by which the examples
     fall into folds; examples of one id are in one fold, and the order of the rows changes nothing. `vectors`: float16
-    (n, dimension); `labels`: float64 (n,). `penalty`: of the squared weights; None: that of PENALTIES with the least
+    (n, dimension); `labels`: float64 (n,). `penalty`: of the squared weights; None: the one of PENALTIES with the least
     error in cross-validation, whose figures are then as good as the best of eight. The head learns from all examples.
 
     One thread, so that the number of processors changes nothing. Holds the vectors as 64-bit floats. Raises ValueError
@@ -163,7 +163,7 @@ def write(path: str, head: Head) -> None:
 
 @lru_cache(16)
 def load(file: RecordedFile) -> Head:
-    """Raises ModelFileError for a file that is no whole head; FileNotFoundError, and DamagedFileError."""
+    """Raises ModelFileError for a file that is not a complete head; FileNotFoundError, and DamagedFileError."""
     local = file.local()
     with (
         opening(file.path, "head", "copy it again, or train it with `gristmill train head`", ModelFileError),

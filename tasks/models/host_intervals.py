@@ -1,4 +1,4 @@
-"""Measures of scores against labels with 90% intervals, for documents that come in groups: those of one host are alike.
+"""Measures of scores against labels with 90% intervals, for documents in groups: documents of one host are alike.
 
 A measure is linearized: each document has a deviation, and their sum is its error. Deviations are added up by group
 before they are squared (Cochran 1977, section 6.3; for the area under the ROC curve, DeLong et al. 1988 with the groups
@@ -8,7 +8,7 @@ documents that have this variance, with Student's t (Dean and Pagano 2015): it d
 where no document is wrong.
 
 Documents of a sample that are not drawn with equal probability have weights, their inverse probabilities (Horvitz and
-Thompson 1952). A document with a weight counts as so many documents, but its error is one error.
+Thompson 1952). A document with a weight counts as that many documents, but its error is one error.
 """
 
 from collections.abc import Mapping
@@ -124,7 +124,7 @@ def roc_auc_of_folds(good: np.ndarray, scores: np.ndarray, folds: np.ndarray) ->
 def difference(
     good: np.ndarray, scores: np.ndarray, others: np.ndarray, groups: np.ndarray, weights: np.ndarray | None = None
 ) -> float:
-    """How much larger the area under the ROC curve of `scores` is than that of `others`, at the lower end of the
+    """How much larger the area under the ROC curve of `scores` is than the area of `others`, at the lower end of the
     interval."""
     (area, first), (other, second) = roc_auc(good, scores, weights), roc_auc(good, others, weights)
     return area - other - auc_half_width(first - second, good, groups, weights)
@@ -163,7 +163,7 @@ def at_cut(
 
 
 def ratio(counts: np.ndarray, sizes: np.ndarray, groups: np.ndarray) -> Estimate:
-    """The sum of `counts` over that of `sizes`, both float64 (n,)."""
+    """The sum of `counts` divided by the sum of `sizes`, both float64 (n,)."""
     total = sizes.sum()
     value = float(counts.sum() / total)
     return estimate(value, (counts - value * sizes) / total, sizes, groups)

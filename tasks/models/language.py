@@ -15,7 +15,7 @@ import wrapt
 from pydantic import Field, ValidationInfo, field_validator
 
 from gristmill.storage import files
-from gristmill.storage.address import Address
+from gristmill.storage.settings import Address
 from gristmill.tasks.documents.file_problems import file_problems
 from gristmill.tasks.documents.measure import Batch
 from gristmill.tasks.documents.step import UNKNOWN, Bound, DocumentStep, Member, Problem, Settings, Signal
@@ -83,12 +83,12 @@ class Identification(Settings):
         return LID_176 if model is None else model  # as recipes said before there were two names
 
     @property
-    def model_libraries(self) -> tuple[str, ...]:
+    def libraries(self) -> tuple[str, ...]:
         """The distributions that decide what the model answers; of py3langid only the file is read."""
         return () if self.model == PY3LANGID else ("fasttext-ng",)
 
     @property
-    def model_data(self) -> tuple[str, ...]:
+    def package_data(self) -> tuple[str, ...]:
         """The file of a model that comes with a package."""
         return tuple(_PACKAGE_DATA[name] for name in _PACKAGE_DATA if name == self.model)
 
@@ -269,7 +269,7 @@ CODES = {
 }
 
 
-class Language(Identification, DocumentStep):
+class Language(Identification, DocumentStep):  # type: ignore[override]  # its libraries depend on the settings
     """Keep documents in certain languages, if they are identified with enough confidence.
 
     Model: py3langid 0.4 (Barbaresi, after Lui and Baldwin 2011), 139 languages, or lid.176 (Joulin et al. 2017), 176
@@ -277,7 +277,7 @@ class Language(Identification, DocumentStep):
     lid.176 names the languages of 30% of the texts rightly, in lower case of 93%, as it does of others. `model` may
     also be the address of another fastText model, as GlotLID or OpenLID, whose labels are then the languages. The label
     `unknown` says that the model cannot tell. Such a document is dropped unless `keep` names the label; then it is
-    kept, whatever its score.
+    kept with any score.
     """
 
     # 2: py3langid's model is the default, and the first 5,000 characters are read, 1,000 before
@@ -324,14 +324,6 @@ class Language(Identification, DocumentStep):
             description="How probable the model takes the most probable language to be.",
         ),
     )
-
-    @property
-    def libraries(self) -> tuple[str, ...]:  # type: ignore[override]  # they depend on the settings
-        return self.model_libraries
-
-    @property
-    def package_data(self) -> tuple[str, ...]:  # type: ignore[override]
-        return self.model_data
 
     @property
     def question(self) -> str:

@@ -1,5 +1,5 @@
-"""Documents in several languages: the share of other languages than the document's, line by line, and what becomes of
-them."""
+"""Documents in several languages: the share of lines in other languages than the document's, and the step that drops
+the documents or cuts the lines."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from gristmill.tasks.models.language import (
     pinned_model,
 )
 
-# Languages that a line is too short to separate, and forms of one language: a line in one of them is no other language
-# in a document in another. Pidgin is what py3langid's model takes some English headings for.
+# Languages that a line is too short to separate, and forms of one language: a line in one of them does not count as
+# another language in a document in another. Pidgin is what py3langid's model takes some English headings for.
 RELATIVES = {
     code: codes[0]
     for codes in (
@@ -45,17 +45,17 @@ RELATIVES = {
 }
 
 
-class MixedLanguages(Identification, EditStep):
+class MixedLanguages(Identification, EditStep):  # type: ignore[override]  # its libraries depend on the settings
     """Measure how much of a document is in other languages than the one that the step `language` identified. Drop
     documents where this share is too high, or cut out the lines.
 
-    Lines of at least `min_characters` are asked about, each by itself. A line is in another language if the model says
-    so with `min_score`; of a line for which it is less certain nothing is said. A line of more than `characters` is
-    asked about in parts, and no part may be in the document's language. Bosnian, Croatian and Serbian count as one
-    language, as do Indonesian and Malay, the two forms of Norwegian, and forms of Arabic, Chinese, English, Greek,
-    Hebrew, Kurdish, Sotho and Uzbek: a line is too short to separate them.
+    The language of each line of at least `min_characters` is identified separately. A line is in another language if
+    the model says so with a probability of at least `min_score`. A line of more than `characters` is identified in
+    parts, none of which may be in the document's language. Bosnian, Croatian and Serbian count as one language, as do
+    Indonesian and Malay, the two forms of Norwegian, and forms of Arabic, Chinese, English, Greek, Hebrew, Kurdish,
+    Sotho and Uzbek, since a line is too short to separate them.
 
-    Of a document whose own language is unknown, no line is in another one: it is not measured, kept and not cut.
+    A document whose own language is unknown is not measured: it is kept and not cut.
     """
 
     # 2: py3langid's model is the default
@@ -111,14 +111,6 @@ class MixedLanguages(Identification, EditStep):
     )
 
     @property
-    def libraries(self) -> tuple[str, ...]:  # type: ignore[override]  # they depend on the settings
-        return self.model_libraries
-
-    @property
-    def package_data(self) -> tuple[str, ...]:  # type: ignore[override]
-        return self.model_data
-
-    @property
     def question(self) -> str:
         return "Is it, but for a small part, in one language?"
 
@@ -141,7 +133,7 @@ _RULES = tuple(cut.rule for cut in MixedLanguages.cuts)
 def edit(step: MixedLanguages, documents: Batch) -> tuple[Edits, dict[str, pa.Array]]:
     """The lines in other languages, if they are cut, and their share: null for documents in an unknown language.
 
-    Raises ValueError for a document whose language is no label of the step's model.
+    Raises ValueError for a document whose language is not a label of the step's model.
     """
     text = documents.scan
     line = np.flatnonzero(text.line_chars >= step.min_characters)
@@ -189,7 +181,7 @@ def _own_later(step: MixedLanguages, lines: pa.Array | pa.ChunkedArray, its: np.
 
 
 def _groups(labels: list[str] | tuple[str, ...]) -> np.ndarray:
-    """The labels, those of languages that cannot be separated made one."""
+    """The labels, with languages that cannot be separated merged into one."""
     return np.array([RELATIVES.get(label, label) for label in labels], object)
 
 
@@ -204,7 +196,7 @@ def _languages(step: MixedLanguages, documents: Batch) -> list[str]:
 
 
 def _with_blank_lines(text: kernels.scan.Scan, gone: np.ndarray) -> None:
-    """Let the blank line behind each line that goes, go with it."""
+    """Also remove the blank line after each line that is removed."""
     blank = np.diff(text.line_words) == 0
     first = np.zeros(len(gone) + 1, bool)
     first[text.lines] = True

@@ -26,7 +26,7 @@ _FASTTEXT = (793712314, 12)
 _SUPERVISED = 3  # args.h: model_name::sup
 _ENTRY_LABEL = b"\1"  # dictionary.h: entry_type::label
 _GOOD = "hq"  # as DCLM's fasttext_oh_eli5.bin has it beside `cc`
-_DICTIONARY, _ENTRIES = 64, 92  # where dictionary.cc writes its sizes, and the first word, behind args.cc's
+_DICTIONARY, _ENTRIES = 64, 92  # where dictionary.cc writes its sizes, and the first word, after args.cc's
 _FREQUENT, _CAPITALS = 10_000, 0.05  # words of an English text with capitals have them in a fifth
 _CENTROIDS = 256  # productquantizer.h: ksub_
 # lm/binary_format.cc: kMagicBytes and the rest of `Sanity`, as 64-bit machines with little ends write it
@@ -42,7 +42,7 @@ _MIN_ENTRY = 4  # bytes of a line with an n-gram: a number, a tab, a word and th
 
 
 class ModelFileError(ValueError):
-    """A file is no model of its kind, or not a whole one: which file, why, and what to do."""
+    """A file is not a model of its kind, or not a complete one: which file, why, and what to do."""
 
 
 def check_fasttext(path: str) -> tuple[str, ...]:
@@ -63,7 +63,7 @@ def keeps_case(path: str) -> bool:
     with open(path, "rb") as f, mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as data:
         (words,) = struct.unpack_from("<i", data, _DICTIONARY + 4)
         offset = _ENTRIES
-        while count < min(words, _FREQUENT):  # words stand first, the most frequent ahead
+        while count < min(words, _FREQUENT):  # words come first, sorted by frequency
             begin, offset = offset, data.find(b"\0", offset) + 10
             if offset < 10:
                 raise ModelFileError(
@@ -172,7 +172,7 @@ def _flag(data: mmap.mmap, offset: int) -> tuple[bool, int]:
 
 
 def _matrix(data: mmap.mmap, offset: int, quantized: bool, rows: int, width: int) -> int:
-    """Where a matrix of so many rows ends that begins at `offset`."""
+    """Where a matrix of `rows` rows ends that begins at `offset`."""
     normed = False
     if quantized:
         normed, offset = _flag(data, offset)

@@ -64,8 +64,8 @@ def tool(name: str, folder: Path = _BIN) -> Path:
 def estimate(text: Path, model: Path, order: int, prune: Sequence[int] = (), bits: int | None = None) -> None:
     """Write a model of n-grams up to `order`, a trie, from lines of words separated by one space.
 
-    `prune`: n-grams with a count of at most so many are left out, by order from 1, the last for all higher ones.
-    `bits`: probabilities and back-offs are quantized to so many each. Sorts on disk beside `model`, within 1 GB.
+    `prune`: n-grams with at most this count are left out, by order from 1, the last for all higher ones.
+    `bits`: probabilities and back-offs are quantized to this many bits each. Sorts on disk beside `model`, within 1 GB.
     Raises RuntimeError with the tool's own last words.
     """
     arpa = model.with_name(f"{model.name}.arpa")
@@ -192,7 +192,7 @@ PUNCTUATION = {mark: ascii for ascii, marks in _MARKS.items() for mark in marks}
 
 
 class _Folding(dict[int, str | None]):
-    """What becomes of a character, by its code point: found once for each that occurs."""
+    """The replacement of a character, by its code point: computed once for each that occurs."""
 
     def __missing__(self, code: int) -> str | None:
         character = chr(code)
@@ -210,7 +210,7 @@ _FOLDING = _Folding({ord(mark): ascii for mark, ascii in PUNCTUATION.items()})
 
 def fold(text: str) -> str:
     """A text as CCNet's models read it before SentencePiece does: in lower case, without accents, every digit 0, marks
-    of punctuation those of ASCII, no control characters, and so no line ends."""
+    of punctuation replaced by ASCII ones, no control characters, and so no line ends."""
     text = text.strip().lower()
     return (text if text.isascii() else unicodedata.normalize("NFD", text)).translate(_FOLDING)
 
@@ -227,7 +227,7 @@ Written = Callable[[list[str]], list[bytes]]
 
 @dataclass(frozen=True)
 class Scored:
-    """Of some documents the perplexities, float64; and those of all their lines, float32, one document's after the
+    """The perplexities of some documents, float64; and of all their lines, float32, one document's after the
     other's, `lengths` for each."""
 
     perplexity: np.ndarray
@@ -294,7 +294,7 @@ def _scored(model: "kenlm.Model", documents: Sequence[list[str]], write: Written
 
 
 def _raised(scores: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    # by Python: numpy's powers may depend on where in an array a number stands
+    # with Python's powers: numpy's may depend on the position of a number in its array
     return np.array([10**exponent for exponent in (-scores / lengths).tolist()], np.float64)
 
 
@@ -327,7 +327,7 @@ class Training(Settings):
 
 def train(texts: Iterable[str], folder: str, language: str, settings: Training) -> dict[str, Any]:
     """Write LANGUAGE.arpa.bin, a quantized trie, LANGUAGE.sp.model and a description of both; returns the latter's
-    counts. Lines are read as `gristmill.tasks.models.ngram_models.fold` gives them.
+    counts. Lines are read as `fold` returns them.
 
     The texts are read once, and go through temporary files of about three times their size beside KenLM's own; held are
     the lines that the pieces are learned from, and 1 GB. Raises ValueError for texts without a line, and for thresholds

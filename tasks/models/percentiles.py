@@ -1,9 +1,9 @@
 """Percentiles of a score over all documents of a corpus, for each group of them by itself, without holding the scores.
 
-A percentile lies between two order statistics. These are found digit by digit, the highest 16 bits first: bit patterns
+A percentile is between two order statistics. These are found digit by digit, the highest 16 bits first: bit patterns
 of floats, suitably turned, sort as the floats do. For each digit the scores are read once, and those that share the
 digits found so far are counted by their next one. Counts are added up, so that neither the order of the parts nor how
-documents are divided among them changes a bit. The result is exact: that of `numpy.percentile` over all scores at once.
+documents are divided among them changes a bit. The result is exactly `numpy.percentile` of all scores.
 Sketches of quantiles (KLL, t-digest) take one pass, but their result depends on random numbers or on the order.
 """
 
@@ -95,7 +95,7 @@ def _find_digit(
     statistics: Sequence[_OrderStatistic],
     shift: int,
 ) -> None:
-    """Append to the digits of each order statistic the one that stands at `shift`."""
+    """Append to each order statistic its digit at `shift`."""
     slots = np.unique(np.array([each.slot() for each in statistics], np.uint64))
 
     def count(part: str) -> tuple[np.ndarray, np.ndarray]:

@@ -22,8 +22,8 @@ import pyarrow.compute as pc
 from pydantic import Field, field_validator, model_validator
 
 from gristmill.storage import files, layout, leftovers, parquet
-from gristmill.storage.address import Address
 from gristmill.storage.damage import RecordedFile
+from gristmill.storage.settings import Address
 from gristmill.tasks.documents.file_problems import file_problems, own_sentence
 from gristmill.tasks.documents.selection import Heldout, gather, select
 from gristmill.tasks.documents.step import Bound, Problem, Settings, Signal
@@ -129,7 +129,7 @@ def bucket_ends(settings: Cuts, scores: Sequence[str]) -> dict[str, list[float]]
 
 
 def find_ends(folder: str, number: int, settings: Cuts, scores: Sequence[str]) -> dict:
-    """`ends`: those of `bucket_ends`."""
+    """`ends`: the result of `bucket_ends`."""
     return {"ends": bucket_ends(settings, scores)}
 
 

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from pydantic import Field, model_validator
 
 from gristmill.storage import files, layout, parquet
-from gristmill.storage.address import Address
 from gristmill.storage.damage import RecordedFile
+from gristmill.storage.settings import Address
 from gristmill.tasks.documents.selection import Heldout, gather, select, uniform
 from gristmill.tasks.documents.step import Bound, CorpusStep, Problem, Settings, Signal
 from gristmill.tasks.models import classifiers
@@ -73,8 +73,8 @@ class Threshold(Settings):
 class Quality(Classifier, Threshold, LearnedFilter):
     """Keep documents that a classifier scores as likely good examples.
 
-    Two models learn from `reference` against the other sources, and each document is scored by the one that has not
-    seen it; or `model` names a fastText file. Reference documents are kept unscored.
+    Two models learn from `reference` against the other sources, and each document is scored by the model that has not
+    seen it. Or `model` names a fastText file. Reference documents are kept without a score.
     """
 
     libraries: ClassVar = ("fasttext-ng",)
@@ -199,8 +199,8 @@ def sample(
     heldout: Heldout,
     by_host: bool = False,
 ) -> Callable[[Examples], None]:
-    """What adds the examples that are learned from, given as to `train_model`. `by_host`: those of one host are in one
-    fold, not only those of one id. Raises ValueError for too few."""
+    """A function that adds the training examples; the arguments are those of `train_model`. `by_host`: all examples of
+    a host are in one fold, not only those with one id. Raises ValueError for too few."""
     good_rows, raw_rows = _rows(reference), _rows(raw)
     n_rows = min(FOLDS * settings.documents, good_rows, raw_rows)
     if n_rows < 2:
@@ -231,7 +231,7 @@ def score_shard(
     """Write `id`, `quality` (probability of being a reference document) and `quality_model` (the model that has scored
     it, as its file is called: `model-0`; `model` for the only one) of a selection's documents.
 
-    `models`: one for each fold, or one for all. A score is a function of the id, the text and the models alone. Every
+    `models`: one for each fold, or one for all. A score depends only on the id, the text and the models. Every
     document is scored by the model of its fold, also where it is in no training sample: the mean of both for these
     would be spread less than the scores of the others, and a share that is kept would prefer one kind.
     """
@@ -250,7 +250,7 @@ def score_shard(
 
 
 def bounds(settings: Threshold, scores: Sequence[str]) -> list[Bound]:
-    """At least `min_score`, whatever the scores are; or at least the score that `keep_top` percent of all documents
+    """At least `min_score`; or at least the score that `keep_top` percent of all documents
     that the same model has scored have, so that documents with equal scores stay together. Two models of other halves
     of the examples need not be as sure as each other: one cut for both would keep more of one fold than of the other,
     which says nothing about documents. `scores`: the parts with scores."""
@@ -318,7 +318,7 @@ _GATHERED = "gathered"
 
 
 def gathered_folder(folder: str) -> str:
-    """Where the scores of the documents that arrive lie while the stage is made."""
+    """The folder with the scores of the arriving documents while the stage is made."""
     return files.join(folder, _GATHERED)
 
 
@@ -367,7 +367,7 @@ def bucket_shard(folder: str, shard: int, edges: Mapping[str, Mapping[str, list[
 
 
 def unnumbered_shard(folder: str, shard: int, kept: str) -> dict:
-    """Write `id` and `quality_bucket`, null, of a selection: that of a source without the step."""
+    """Write `id` and a null `quality_bucket` for a selection of a source without the step."""
     ids = parquet.read_table(kept, ["id"])["id"]
     parquet.write_table(
         layout.part(folder, shard), pa.table({"id": ids, "quality_bucket": pa.nulls(len(ids), pa.int32())})

@@ -8,7 +8,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from gristmill.storage import files
-from gristmill.storage.address import Address
+from gristmill.storage.settings import Address
 from gristmill.tasks.documents.file_problems import file_problems
 from gristmill.tasks.documents.measure import Batch
 from gristmill.tasks.documents.step import DocumentStep, Member, Problem, Signal
@@ -22,11 +22,10 @@ OTHER = "other"
 class Topic(DocumentStep):
     """Assign the most probable topic to each document, and keep all topics or some.
 
-    The model is a fastText file. `mixture.by` may name the column, alone or with `quality_bucket`, so that a mixture
-    weighs topics, as in WebOrganizer (Wettig et al. 2025, arXiv 2502.10341).
+    The model is a fastText file. `mixture.by` may name the column, with or without `quality_bucket`, so that a mixture
+    weights topics, as in WebOrganizer (Wettig et al. 2025, arXiv 2502.10341).
     """
 
-    work: ClassVar = "gristmill.tasks.models.topic"
     libraries: ClassVar = ("fasttext-ng",)
     pins_files: ClassVar = True
 

@@ -1,4 +1,4 @@
-"""The characters of a page and where each stands, in the order in which pdfium gives them."""
+"""The characters of a page and their positions, in the order in which pdfium returns them."""
 
 import ctypes
 import math
@@ -24,7 +24,7 @@ RTL = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
 @dataclass(slots=True)
 class Character:
     """A character, or the text of several glyphs; none for a glyph of which no meaning is known, which takes room.
-    `index`: in pdfium's list. `space`: pdfium sees a gap before it. `drawn`: the right side is that of ink, not of the
+    `index`: in pdfium's list. `space`: pdfium sees a gap before it. `drawn`: the right side is the ink's, not the
     font's advance."""
 
     text: str
@@ -40,8 +40,8 @@ class Character:
 @dataclass
 class Characters:
     """`listed`: with None where pdfium ends a line; spaces that are in the file are characters. `count`: of those that
-    are no spaces; `odd`: how many of these have no meaning. `angle`: at which most of them stand on the page, in
-    radians, 0 where they are upright; places are those on the page that is turned so that they are."""
+    are not spaces; `odd`: how many of these have no meaning. `angle`: of most of them on the page, in radians, 0 if
+    they are upright; positions are those on the page after it is rotated by this angle."""
 
     listed: list[Character | None]
     count: int
@@ -126,8 +126,7 @@ def characters(
 
 
 def _angle(textpage: pdfium.FPDF_TEXTPAGE, characters_of_page: Sequence[Character | None]) -> float:
-    """A right angle at which most characters stand, by a sample; 0 for none: tables and slides may lie on their
-    side."""
+    """The right angle of most characters, estimated from a sample; 0 for none: tables and slides may be rotated."""
     shown = [each for each in characters_of_page if each is not None and each.text.strip()]
     sample = shown[:: max(1, len(shown) // _SAMPLE)]
     angles = [pdfium.FPDFText_GetCharAngle(textpage, each.index) for each in sample]

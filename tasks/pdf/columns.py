@@ -11,7 +11,7 @@ from statistics import median
 
 from gristmill.tasks.pdf.glyphs import Segment
 
-# A side of prose has at least so many lines; with fewer characters in its median line it is a column of a table.
+# A side of prose has at least this many lines; with fewer characters in its median line it is a column of a table.
 _LINES = 4
 _CHARACTERS = 17
 _WIDE_CHARACTERS = 8  # of Chinese, Japanese and Korean
@@ -21,7 +21,7 @@ _DEPTH = 4
 
 @dataclass
 class Line:
-    """Segments side by side; `column`: left and right of all lines that it stands among; `page` counts from 0."""
+    """Segments side by side; `column`: left and right of all lines in its column; `page` counts from 0."""
 
     segments: list[Segment]
     column: tuple[float, float]

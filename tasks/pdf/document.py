@@ -22,7 +22,7 @@ _OBJECT = re.compile(rb"(?<!\d)(\d{1,8})\s+(\d{1,5})\s+obj\b")
 _TYPE = re.compile(rb"/Type\s*/(Page|Catalog)(?![A-Za-z])")
 _LOOKED = 4000  # bytes of an object, at most
 _MAX_REBUILT_PAGES = 10_000  # pages
-# A stream of objects (ISO 32000-2, 7.5.7): N of them, the first at First, ahead of them their numbers and places.
+# A stream of objects (ISO 32000-2, 7.5.7): N of them, the first at First, before them their numbers and places.
 _STREAM = re.compile(rb"/Type\s*/ObjStm(?![A-Za-z])")
 _COUNT, _FIRST = re.compile(rb"/N\s+(\d{1,7})(?!\s+\d+\s+R)"), re.compile(rb"/First\s+(\d{1,8})")
 _DATA = re.compile(rb"stream\r?\n")
@@ -30,8 +30,8 @@ _UNPACKED = 64 << 20  # bytes of all streams of objects
 
 
 def with_end(payload: bytes) -> bytes | None:
-    """The file with a trailer that leads to its catalog; or, where that is lost too, with a catalog and a list of the
-    pages that are in it, by the order in which they stand. None where neither is found.
+    """The file with a trailer that points to its catalog; or, if that is lost too, with a catalog and a list of the
+    pages in it, in file order. None if neither is found.
 
     pdfium finds the objects of a file without a table by itself, but needs a trailer; those of compressed streams it
     does not find, so they are written as others. Holds the file once more, and 64 MiB of such streams.
@@ -52,7 +52,7 @@ def with_end(payload: bytes) -> bytes | None:
             root = b"%d %s R" % (number, match[2])
         elif kind and len(pages) < _MAX_REBUILT_PAGES:
             pages.append(b"%d %s R" % (number, match[2]))
-    # the catalog leads to the list of pages, which is lost where the file is cut ahead of it
+    # the catalog leads to the list of pages, which is lost if the file is cut off before it
     if not pages:
         return None if root is None else b"%s\nendobj\ntrailer<</Root %s>>\n%%%%EOF\n" % (payload, root)
     one, two = highest + 1, highest + 2
@@ -62,7 +62,7 @@ def with_end(payload: bytes) -> bytes | None:
 
 
 def _packed(payload: bytes) -> Iterator[bytes]:
-    """The whole objects of compressed streams, each as one by itself."""
+    """The complete objects in compressed streams, each as a separate object."""
     remaining_bytes = _UNPACKED
     for match in _STREAM.finditer(payload):
         begin = payload.rfind(b"obj", max(0, match.start() - _LOOKED), match.start())
@@ -89,21 +89,21 @@ def _packed(payload: bytes) -> Iterator[bytes]:
 
 
 _NUMBER = re.compile(r"\d+")
-# A page's number alone: 7, - 7 -, Page 7 of 9, 7/9, vii. Digits of any script. A word and a number may be a heading.
+# Only a page number: 7, - 7 -, Page 7 of 9, 7/9, vii. Digits of any script. A word and a number may be a heading.
 _PAGE_NUMBER = re.compile(
     r"\W*(?:(?:\w{1,8}\.? )?\d{1,4} ?(?:/|\w{1,4}) ?\d{1,4}|\d{1,4}|[ivxlc]{1,7})\W*", re.IGNORECASE
 )
 _EDGE = 6  # segments at the top and at the bottom of a page that may be running
-_HEAD, _FOOT = 0.12, 0.15  # of the page's height, in which they stand: LaTeX's numbers are at .12
+_HEAD, _FOOT = 0.12, 0.15  # of the page's height in which they are: LaTeX's numbers are at .12
 _COUNTED = 3  # numbers of a segment that may be the page's
-_SHARE = 0.25  # of the pages on which the same stands
+_SHARE = 0.25  # of the pages that have the same text
 
 
 def without_running(pages: Sequence[list[Segment]], heights: Sequence[float]) -> list[list[Segment]]:
-    """The segments of all pages without what is running. One at the edge of a page goes where the same text stands at
-    the same height of at least two pages and of a quarter of them, or of one of the two pages before or behind; numbers
-    are the same if they are equal or grow with the pages. And it goes where it is a page's number alone, set apart at
-    the very edge."""
+    """The segments of all pages without running heads and page numbers. A segment at the edge of a page is removed if
+    the same text is at the same height on at least two pages and on a quarter of them, or on one of the two pages
+    before or after; numbers are the same if they are equal or grow with the pages. It is also removed if it is only a
+    page number, apart from the rest at the very edge."""
     edges = [
         _edge(segments, height, page_index)
         for page_index, (segments, height) in enumerate(zip(pages, heights, strict=True))
@@ -121,7 +121,7 @@ def without_running(pages: Sequence[list[Segment]], heights: Sequence[float]) ->
             for k, keys in edges[page_index].items()
             if any(counts[key] >= need or key in beside for key in keys) or _is_number(segments, k, heights[page_index])
         }
-        # a row goes as a whole: words of the text may stand alike by chance
+        # only a whole row is removed: single words of the text may be in the same place by chance
         beyond = [segment for k, segment in enumerate(segments) if k not in running]
         removed = {k for k in running if not any(other.bottom < segments[k].middle < other.top for other in beyond)}
         page_segments.append([segment for k, segment in enumerate(segments) if k not in removed])
@@ -129,7 +129,7 @@ def without_running(pages: Sequence[list[Segment]], heights: Sequence[float]) ->
 
 
 def _edge(segments: Sequence[Segment], height: float, page: int) -> dict[int, set[tuple[str, int]]]:
-    """Of the outermost segments of a page, by their place, the texts that they stand for, and the height in steps of 4
+    """Of the outermost segments of a page, by their index, the texts that they count as, and the height in steps of 4
     points."""
     by_height = sorted(range(len(segments)), key=lambda k: -segments[k].top)
     outer = [k for k in by_height[:_EDGE] if segments[k].bottom > (1 - _HEAD) * height]
@@ -138,7 +138,7 @@ def _edge(segments: Sequence[Segment], height: float, page: int) -> dict[int, se
 
 
 def _texts(text: str, page: int) -> list[str]:
-    """A text with each of its first three numbers as it is, or counted from the page on which it stands."""
+    """A text with each of its first three numbers as it is, or counted from the page that has it."""
     parts = _NUMBER.split(text.lower())
     numbers = [int(each[:9]) for each in _NUMBER.findall(text)]
     texts = []
@@ -167,7 +167,7 @@ _SCANNED_BELOW = 20
 # A page with a larger share of characters without a meaning is garbled: fonts without a map to Unicode.
 _GARBLED_ABOVE = 0.1
 _TITLE = 1000
-_END = 2048  # bytes at the file's end in which its mark stands; the standard's readers look at 1024
+_END = 2048  # bytes at the file's end that may have its mark; the standard's readers look at 1024
 _DATE = re.compile(r"(?:D:)?(\d{4})(\d{2})?(\d{2})?")
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f]+")
 

@@ -1,4 +1,4 @@
-"""The characters of a page as segments: pieces of one line that stand close together, in logical order."""
+"""The characters of a page as segments: pieces of one line that are close together, in logical order."""
 
 import ctypes
 import math
@@ -28,7 +28,7 @@ from gristmill.tasks.pdf.right_to_left import logical, side_by_side, sloping
 GAP = 0.85
 # A gap wider than this is a space between words, though the file has none.
 _WORD_GAP = 0.14
-# A gap wider than this is one where pdfium has found it, also behind a mark of a letter.
+# A gap wider than this, at a place where pdfium reports a gap, counts also after a mark of a letter.
 _SEEN = 0.1
 _MONO = re.compile(r"mono|courier|consol|typewriter|cmtt|lmtt|code", re.IGNORECASE)
 _BOLD = re.compile(r"bold|black|heavy|semibold|cmbx", re.IGNORECASE)
@@ -64,7 +64,7 @@ class Segment:
 @dataclass
 class Glyphs:
     """The segments of a page in the order of its content; its characters, and how many of them have no meaning; its
-    ruling lines, and its height. Of a page whose text lies on its side places are those when it is turned."""
+    ruling lines, and its height. The positions of rotated text are those after the page is turned upright."""
 
     segments: list[Segment]
     characters: int
@@ -74,8 +74,8 @@ class Glyphs:
 
 
 def glyphs(page: pdfium.FPDF_PAGE, drawn: Objects) -> Glyphs:
-    """The segments of a page that is loaded; no line that is drawn down parts one. Text that runs another way than
-    most is left out, as is what stands outside the page.
+    """The segments of a page that is loaded; no vertical line splits one. Text that runs in another
+    direction than most is left out, as is text outside the page.
 
     Holds about 300 bytes for each character. Of a page over 400,000 characters the first are read.
     """
@@ -84,7 +84,7 @@ def glyphs(page: pdfium.FPDF_PAGE, drawn: Objects) -> Glyphs:
         return Glyphs([], 0, 0, drawn.rulings, pdfium.FPDF_GetPageHeightF(page))
     try:
         width, height = pdfium.FPDF_GetPageWidthF(page), pdfium.FPDF_GetPageHeightF(page)
-        # places are those of a page that is not rotated
+        # places are as on a page that is not rotated
         sides = (height, width) if pdfium.FPDFPage_GetRotation(page) % 2 else (width, height)
         page_characters = characters(textpage, sides, drawn.replacements)
         rulings = drawn.rulings.turned(page_characters.angle, sides) if page_characters.angle else drawn.rulings

@@ -1,5 +1,5 @@
-"""Tables that ruling lines show: cells between lines across and down, or rows between lines across alone; then those
-that strips without text show."""
+"""Tables that are visible by ruling lines (cells between horizontal and vertical lines, or rows between horizontal
+lines only); then tables that are visible by strips without text."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class _Area:
 
 
 def with_tables(segments: Sequence[Segment], rulings: Rulings) -> list[Segment]:
-    """The segments of a page; those of a table with lines are one, whose `rows` are the cells."""
+    """The segments of a page; a table with lines is one segment, whose `rows` are the cells."""
     rest = list(segments)
     if max(len(rulings.across), len(rulings.down)) > 8 * _MAX_LINES:
         return rest
@@ -126,7 +126,7 @@ def _places(rulings: Sequence[Ruling]) -> list[float]:
 def _cells(
     inside: Sequence[Segment], xs: list[float], ys: list[float], across: Sequence[Ruling], down: Sequence[Ruling]
 ) -> Cells:
-    """Rows from the top. Where no line is between two cells they are one, which stands in the first of them."""
+    """Rows from the top. Two cells without a line between them are one cell, in the place of the first."""
     columns, count = len(xs) - 1, len(ys) - 1
     first = {(r, c): (r, c) for r in range(count) for c in range(columns)}
     for r in range(count):

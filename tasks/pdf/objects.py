@@ -1,8 +1,8 @@
-"""What a page says beside its characters: its ruling lines, which text stands for drawn glyphs, and its headings.
+"""The objects of a page besides its characters: ruling lines, the texts of drawn glyphs, and headings.
 
-A program marks glyphs by `/Span <</ActualText ...>>` (ISO 32000-2, 14.9.4) where a glyph is no character: conjuncts and
-vowel signs of Indic scripts, forms of Arabic letters. pdfium gives that text at the place of the first object of the
-mark and passes over the others, whose places are missed by whoever looks for gaps between words.
+A program marks glyphs by `/Span <</ActualText ...>>` (ISO 32000-2, 14.9.4) where a glyph is not a character: conjuncts
+and vowel signs of Indic scripts, forms of Arabic letters. pdfium gives that text at the place of the first object of
+the mark and skips the others, whose positions are then missing when gaps between words are searched.
 """
 
 import ctypes
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import pypdfium2.raw as pdfium
 
 _THIN = 3.0  # points: a rectangle that is not wider is a line
-_SHORT = 4.0  # points: what is not longer is no line
+_SHORT = 4.0  # points: anything shorter is not a line
 _NEAR = 3.0  # points between what is one line: borders of cells beside each other, dashes
 _POINTS = 400  # of a path, at most: others are drawings
 MAX_PATHS = 4000  # paths of a page that are looked at
@@ -129,7 +129,7 @@ _ACTUAL_TEXT = b"ActualText"
 # How a text begins, and how it is encoded (7.9.2.2). PDFDocEncoding, which has no mark, has the letters of Latin-1.
 _ENCODINGS = ((b"\xfe\xff", "utf-16"), (b"\xff\xfe", "utf-16"), (b"\xef\xbb\xbf", "utf-8-sig"), (b"", "latin-1"))
 _UNSEEN = "\u00ad\u200c\u200d"  # a hyphen at a line's end; what parts and joins letters
-_CHARACTERS = 10_000  # of such a text, at most
+_CHARACTERS = 10_000  # of a text, at most
 
 Box = tuple[float, float, float, float]  # left, bottom, right, top
 _SAME: Matrix = (1.0, 0.0, 0.0, 1.0, 0.0, 0.0)
@@ -197,7 +197,7 @@ def _walked(page: pdfium.FPDF_PAGE) -> Iterator[tuple[pdfium.FPDF_PAGEOBJECT, in
 
 
 class _Marks:
-    """The marks of text objects, which share them, and what stands for the objects."""
+    """The marks of text objects, which may be shared, and the texts that replace the objects."""
 
     def __init__(self) -> None:
         self.replacements: dict[int, Replacement] = {}
@@ -216,7 +216,7 @@ class _Marks:
             self.by_mark[key] = one
             if one is None:
                 continue
-            # what goes on in the next line stands at the place of the first
+            # text that continues in the next line has the position of its first part
             if box and min(box[3], one.top) - max(box[1], one.bottom) > one.bottom - one.top:
                 one.left, one.right = min(one.left, box[0]), max(one.right, box[2])
             self.replacements[address(each)] = self.last = one
@@ -289,7 +289,7 @@ class Entry:
 
 
 def outline(document: pdfium.FPDF_DOCUMENT) -> list[Entry]:
-    """The entries of a document's outline, in their order; those of deeper levels than 6 are left out."""
+    """The entries of a document's outline, in their order, up to level 6."""
     entries: list[Entry] = []
     seen: set[int] = set()
     waiting = [(pdfium.FPDFBookmark_GetFirstChild(document, None), 1)]

@@ -59,7 +59,7 @@ def _styles(headings: Sequence[Heading]) -> list[Style]:
 
 
 def _ranks(styles: Sequence[Style]) -> dict[Style, int]:
-    """A level for each style: that of the largest is 1. One that occurs once between others is a line set apart, and
+    """A level for each style: the largest has level 1. One that occurs once between others is a line set apart, and
     makes no level of its own, unless it is the first: the title."""
     counts = Counter(styles)
     ranks: dict[Style, int] = {}
@@ -134,7 +134,7 @@ class Block:
 
 
 def blocks(lines: Sequence[Line], outline: Sequence[Entry] = ()) -> list[Block]:
-    """The lines of a document, in reading order, as blocks in the same order; notes stand behind the paragraph that
+    """The lines of a document, in reading order, as blocks in the same order; notes come after the paragraph that
     they interrupt."""
     if not lines:
         return []
@@ -239,7 +239,7 @@ def _heading(block: Block) -> Heading:
 
 
 def _over_ends(blocks_in_order: Sequence[Block]) -> list[Block]:
-    """Paragraphs that go on in the next column or on the next page are one; notes between wait behind them."""
+    """Join paragraphs that continue in the next column or on the next page; notes between them come after them."""
     merged_blocks: list[Block] = []
     notes: list[Block] = []
     last: Block | None = None
@@ -298,7 +298,7 @@ class Words:
 
 
 def rendered(block: Block, words: Words, markdown: bool) -> str:
-    """A block as text, or as Markdown. Cells and rows stand as those of HTML do."""
+    """A block as text, or as Markdown. Cells and rows are written as in HTML."""
     if block.kind == "table":
         if cells := block.lines[0].segments[0].rows:
             rows = [[words.joined(lines_of(cell)) if cell else "" for cell in row] for row in cells]
@@ -319,7 +319,7 @@ def rendered(block: Block, words: Words, markdown: bool) -> str:
 
 
 def _code(block: Block, markdown: bool) -> str:
-    """Lines as they stand, with their indentation."""
+    """Lines as they are, with their indentation."""
     left = min(line.left for line in block.lines)
     widths = [s.right - s.left for line in block.lines for s in line.segments]
     counts = [len(s.text) for line in block.lines for s in line.segments]

@@ -1,8 +1,8 @@
-"""Text that runs from right to left: characters of a line as they stand, as text in logical order.
+"""Text that runs from right to left: the characters of a line by position, as text in logical order.
 
-What a file has of it runs to the left or to the right, by words or by lines, as its maker liked, so places alone count.
-From them the levels of the Unicode bidirectional algorithm (UAX #9) are undone: a line runs to the left, and inside of
-it each number, and what has Latin letters, to the right; or the other way round.
+Files store such text to the left or to the right, by words or by lines, so only positions count. From them the levels
+of the Unicode bidirectional algorithm (UAX #9) are undone: a line runs to the left, and inside of it each number, and
+what has Latin letters, to the right; or the other way round.
 """
 
 import re
@@ -16,13 +16,13 @@ from itertools import pairwise
 from gristmill.tasks.pdf.characters import DRAWN_GAP, RTL, Character
 from gristmill.tasks.pdf.objects import Ruling, parted
 
-# Of the height of the letters: a wider gap is a space between words. Arabic letters that are not joined stand closer.
+# Of the height of the letters: a wider gap is a space between words. Arabic letters that are not joined are closer.
 _WORD_GAP = 0.1
 _SHARED = 0.6  # of the lower of two heights, which pieces of one line share
 _SEPARATORS = re.compile(r"[.,:/\u060c\u066b\u066c]")  # inside of a number (class CS)
 _SIGNS = re.compile(r"[-+\u2212%$€£°]")  # of a number (classes ES and ET), where no Arabic letters are
 _ARABIC = re.compile("[\u0600-\u07bf\u08a0-\u08ff\ufb50-\ufdff\ufe70-\ufefc]")
-_SLOPE = 0.05  # of a letter's height, which it may stand above or below its line
+_SLOPE = 0.05  # of a letter's height, by which it may be above or below its line
 _BRACKETS = (("(", ")"), ("[", "]"), ("{", "}"), ("«", "»"))
 
 
@@ -90,8 +90,8 @@ def logical(pieces: Sequence[Sequence[Character]]) -> list[str]:
 
 
 def sloping(pieces: Sequence[Sequence[Character]], line_of: Callable[[int], float]) -> int:
-    """How many letters stand above or below the line of most others, as in the words of Nastaliq, which go down from
-    the right to the left, one over the other: their places do not say in which order they are read."""
+    """How many letters are above or below the line of most others, as in words of Nastaliq, which descend from right to
+    left, one over the other: their positions do not give the reading order."""
     count = 0
     for piece in pieces:
         letters = [each for each in piece if RTL.match(each.text) and not unicodedata.combining(each.text[0])]
@@ -113,7 +113,7 @@ def in_order(units: Sequence[tuple[str, str]], leftwards: bool) -> str:
     if not leftwards:
         texts = _turned(units, _runs(units, "R", "RE"), _to_the_left)
     else:
-        # a Latin run takes in the numbers in and beside it; other numbers stand by themselves
+        # a Latin run takes in the numbers in and beside it; other numbers are by themselves
         texts = _turned(units, _runs(units, "L", "LE"), lambda run: [text for text, _ in run])[::-1]
     return _with_brackets("".join(texts))
 
@@ -157,7 +157,7 @@ def _runs(units: Sequence[tuple[str, str]], strong: str, joined: str) -> list[tu
 
 
 def _with_numbers(units: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Digits that follow each other, and what stands inside of a number, as one."""
+    """Digits that follow each other, and the separators inside of a number, as one."""
     arabic = any(_ARABIC.search(text) for text, kind in units if kind == "R")
     merged_units: list[tuple[str, str]] = []
     k = 0
@@ -220,14 +220,14 @@ def _units(piece: Sequence[Character]) -> list[tuple[str, str]]:
                 units.append((" ", "N"))
         text = _joined(bases[k]) + marks.get(k, "")
         if text != " " and _ARABIC.search(text):
-            # the forms that letters have in a word; those of single marks have a space that bears them
+            # the forms that letters have in a word; forms of single marks have a space that bears them
             text = unicodedata.normalize("NFKC", text).strip()
         units.append((text, _kind(text)))
     return units
 
 
 def _glyphs(piece: Sequence[Character]) -> list[list[Character]]:
-    """Characters that stand at the same place are of one glyph."""
+    """Characters at the same position are one glyph."""
     glyphs: list[list[Character]] = []
     for each in piece:
         last = glyphs[-1][-1] if glyphs else None

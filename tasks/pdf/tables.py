@@ -1,4 +1,4 @@
-"""Tables: lines one below the other whose pieces stand in the same columns."""
+"""Tables: consecutive lines whose pieces are in the same columns."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -53,7 +53,7 @@ def table_end(lines: Sequence[Line], begin: int) -> int:
 
 
 def is_contents(firsts: Sequence[str], lasts: Sequence[str]) -> bool:
-    """Whether rows are those of a table of contents: they begin with a section's number, and end with pages that do not
+    """Whether rows are a table of contents: they begin with a section's number, and end with pages that do not
     fall."""
     pages = [int(text[:9]) for text in lasts if text.isdecimal()]
     begin = sum(bool(_SECTION.match(text)) for text in firsts)
@@ -104,7 +104,7 @@ def aligned(segments: Sequence[Segment]) -> Iterator[tuple[list[Segment], Cells]
         return
     width = max(s.right for s in free) - min(s.left for s in free)
     runs: list[list[Line]] = [[]]
-    beside: list[Segment] = []  # what stands in one line with prose
+    beside: list[Segment] = []  # what is in one line with prose
     for line in lines_of(free):
         if any(_is_apart(s, width) for s in line.segments):
             runs.append([])
@@ -130,7 +130,7 @@ def _in_columns_of_prose(segments: Sequence[Segment]) -> bool:
 
 
 def _is_apart(segment: Segment, width: float) -> bool:
-    """Whether a segment is no cell: a line of a paragraph, of code, or one of a table of contents."""
+    """Whether a segment is not a cell, but a line of a paragraph, of code, or of a table of contents."""
     return segment.right - segment.left > _PARAGRAPH * width or segment.mono or leads(segment.text)
 
 
@@ -211,7 +211,7 @@ def _inner_gap(cell: Sequence[Segment]) -> float:
 
 
 def _in_columns(segments: Sequence[Segment], columns: Sequence[tuple[float, float]]) -> list[list[Segment]]:
-    """The segments by column; those of a merged cell stand in the first of its columns."""
+    """The segments by column; segments of a merged cell are in the first of its columns."""
     cells: list[list[Segment]] = [[] for _ in columns]
     for s in segments:
         cells[next((k for k, (_, right) in enumerate(columns) if s.left < right), -1)].append(s)

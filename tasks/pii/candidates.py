@@ -1,8 +1,8 @@
-"""Where personal data may stand: one pass over the bytes of a batch, which most text leaves without a candidate.
+"""Candidates for personal data: one pass over the bytes of a batch. Most text has no candidate.
 
 What a candidate is, is decided by single characters only (shapes below); whether it is personal data is decided by
-the modules of the kinds, which look at candidates alone. Every byte is visited at most a fixed number of times, so
-that the pass is linear in the text whatever stands in it.
+the modules of the kinds, which only look at candidates. Every byte is visited at most a fixed number of times, so
+the pass is linear in the text.
 """
 
 from dataclasses import dataclass
@@ -44,21 +44,21 @@ from gristmill.tasks.pii.shapes import (
 # The shapes.
 MAILBOX = 0  # local part, @, domain with a point in it
 QUAD = 1  # four groups of one to three digits with points between them, that may be a host's address
-HEXTETS = 2  # four hexadecimal digits, the first 2 or 3, not behind a colon; then more of them and two colons
+HEXTETS = 2  # four hexadecimal digits, the first 2 or 3, not after a colon; then more of them and two colons
 NUMBER = 3  # 7 or more digits in groups, with a phone number's separators, that may be one: see `_numbers`
 ACCOUNT = 4  # two capital letters, two digits, then capital letters and digits, with right check digits
 KEY = 5  # 20 or more characters of a key, the first three of them like a known key's
 CARD = 6  # 13 to 19 digits, in one group or as cards have them, with a right check digit
 FOREIGN = 7  # like NUMBER, of digits that are none of ASCII's
-SPELLED = 8  # `(at)` with what stands around it
-TOKEN = 9  # 20 or more characters of a token behind the word `bearer` or `token` and a space
+SPELLED = 8  # `(at)` with the text around it
+TOKEN = 9  # 20 or more characters of a token after the word `bearer` or `token` and a space
 SECRET = 10  # what follows a word that ends in `access_key`
 HOOK = 11  # what follows the words `hooks` or `webhooks`
 BLOCK = 12  # from -----BEGIN to the end of -----END, with no BEGIN between them
 LOGIN = 13  # user and password of an URL
 PASSWORD = 15  # what follows a word that ends like `password`
 CURL = 16  # what follows the word `curl`
-BASIC = 17  # 12 or more characters of a token behind the word `basic` and a space
+BASIC = 17  # 12 or more characters of a token after the word `basic` and a space
 WIDE_MAILBOX = 18  # like MAILBOX, with a full-width @
 ESCAPED = 19  # like MAILBOX, with %40
 NAMED = 20  # what follows a word that ends in `key`, `token`, `secret` or `credentials` and has a value
@@ -73,7 +73,7 @@ _MIN_DIGITS_WITH_TRUNK, _MIN_DIGITS_REGROUPED = 9, 10
 
 @nb.njit(nogil=True, cache=True)
 def _begins(data, i, pairs):
-    """Whether the first and second byte, and the second and third, are those of a key."""
+    """Whether the first and second byte, and the second and third, are in a key."""
     a, b, c = np.int64(byte(data, i)), np.int64(byte(data, i + 1)), np.int64(byte(data, i + 2))
     return (byte(pairs, a << 8 | b) & 1) != 0 and (byte(pairs, b << 8 | c) & 2) != 0
 
@@ -105,7 +105,7 @@ _OKEN, _ARER, _OOKS, _EGIN, _SKEY, _UNDERSCORE_KEY, _CURL_WORD, _ASIC, _CRET, _I
     )
 )  # as `_ending` gives them, which makes \x7f of an underscore
 _THREE, _KEY_WORD = np.uint32(0xFFFFFF), np.uint32(int.from_bytes(b"key", "big"))
-# Of `password`, `passwd`, `passphrase`, `passwort` and `kennwort`, `passe`; and `pwd` behind an underscore or `;`.
+# Of `password`, `passwd`, `passphrase`, `passwort` and `kennwort`, `passe`; and `pwd` after an underscore or `;`.
 _WORD_, _SSWD, _RASE, _WORT, _ASSE, _UNDERSCORE_PWD, _SEMICOLON_PWD = (
     np.uint32(int.from_bytes(ending, "big"))
     for ending in (b"word", b"sswd", b"rase", b"wort", b"asse", b"\x7fpwd", b";pwd")
@@ -164,9 +164,9 @@ def _announced(data, begin, first, stop, end, classes):
 
 @nb.njit(nogil=True, cache=True)
 def _numbers(data, document, begin, first, stop, end, classes, groupings, codes, columns, count):
-    """(stop, candidates so far) behind the number whose first group goes from `first` to `stop`.
+    """(stop, candidates so far) after the number whose first group goes from `first` to `stop`.
 
-    It is a candidate if it may be a phone number: behind a plus sign or a letter, with a prefix of international calls
+    It is a candidate if it may be a phone number: after a plus sign or a letter, with a prefix of international calls
     or a parenthesis, or if a piece of it without a space, or what begins with 0, is grouped as the regions do. Two
     groups with a point between them are a decimal.
     """
@@ -311,8 +311,8 @@ class Sought:
     """What decides which candidates there are beside their bytes.
 
     key_beginnings: of all known keys, three bytes each at least; account_lengths: int64, shape (26, 26), by the letters
-    of a country; groupings: of phone numbers, int64 and ascending, see `plans.groupings`; codes: whether those of shape
-    CODE are found.
+    of a country; groupings: of phone numbers, int64 and ascending, see `phones.groupings`; codes: whether those of
+    shape CODE are found.
     """
 
     key_beginnings: tuple[bytes, ...]

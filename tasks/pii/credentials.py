@@ -1,22 +1,21 @@
-"""Secrets: keys that their own form tells, and those that a word, a URL or a frame around them says to be such.
+"""Secrets: keys that are recognized by their form, and those that are marked by a word, a URL or a frame around them.
 
-Keys whose form says whose they are follow the rules of gitleaks (config/gitleaks.toml), but for the last eight, which
-have none there; keys without a form of their own are in `gristmill.tasks.pii.named_keys`. Also masked are
+Keys of known services follow the rules of gitleaks (config/gitleaks.toml), except the last eight, which have no rule
+there. Keys without a known form are in `gristmill.tasks.pii.named_keys`. Also masked are
 
 - JSON Web Tokens with a signature (RFC 7519: three parts in base64url, the first of which is an object with `alg`);
 - the tokens of bots of Discord (the bot's number in base64, a time, a code) and Telegram (the bot's number, a colon, a
   code);
 - private keys in PEM (RFC 7468) and of OpenPGP (RFC 9580), from BEGIN to END, with 40 characters of base64 or more,
   also with `\\n` written out in place of line breaks;
-- tokens of an `Authorization` header or behind `Bearer` (RFC 6750, 2.1) that have a letter and a digit;
-- 40 characters behind `secret_access_key`, as Amazon's are;
-- addresses of web hooks of Slack and Discord, as a whole: who knows them may write there;
+- tokens of an `Authorization` header or after `Bearer` (RFC 6750, 2.1) that have a letter and a digit;
+- 40 characters after `secret_access_key`, as Amazon's are;
+- whole addresses of web hooks of Slack and Discord, since anybody who knows them can write there;
 - the password in an URL (RFC 3986, 3.2.1), of 8 characters or more with a letter and a digit.
 
-Passwords elsewhere: `gristmill.tasks.pii.credentials`. Not masked are public keys, certificates and requests for them,
-keys that are not whole, what
-says that it stands for one (`YOUR_TOKEN`, `<token>`, `$TOKEN`), and examples: keys that say so
-(`AKIAIOSFODNN7EXAMPLE`, `xxxx`) or consist of few different characters.
+Other passwords are described below. Not masked are public keys, certificates and requests for them, incomplete keys,
+placeholders (`YOUR_TOKEN`, `<token>`, `$TOKEN`), and examples: keys that say so (`AKIAIOSFODNN7EXAMPLE`, `xxxx`) or
+have few different characters.
 """
 
 import json
@@ -103,9 +102,9 @@ def _has_algorithm(header: bytes) -> bool:
 
 
 def keys(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:
-    """Where in the candidate a key stands, given the bytes before it: all of it, but for points and hyphens at its end.
+    """Where the candidate has a key, given the bytes before it: all of it, but for points and hyphens at its end.
 
-    The start is negative where a bot's number stands before the candidate.
+    The start is negative where a bot's number is before the candidate.
     """
     if token := _WEB_TOKEN.fullmatch(value.rstrip(b".")):
         return [(0, len(token[0]))] if _has_algorithm(token[1]) else []
@@ -153,7 +152,7 @@ def blocks(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:
 
 
 def tokens(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:
-    """Where in the candidate a token stands, given the bytes before it: all of it but for points at its end."""
+    """Where the candidate has a token, given the bytes before it: all of it but for points at its end."""
     value = value.rstrip(b".")
     if not _HEADER.search(before) or not _mixed(value) or PLACEHOLDER.search(value):
         return []
@@ -161,7 +160,7 @@ def tokens(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:
 
 
 def access_keys(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:
-    """Where in the candidate a secret stands, given the word that ends before it."""
+    """Where the candidate has a secret, given the word that ends before it."""
     match = _SECRET_NAME.search(before) and _SECRET.match(value + after)
     if not match or PLACEHOLDER.search(match[1]) or len(set(match[1])) < _MIN_DISTINCT:
         return []
@@ -169,7 +168,7 @@ def access_keys(value: bytes, before: bytes, after: bytes) -> list[tuple[int, in
 
 
 def hooks(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:
-    """Where a hook's address stands that has the word at the candidate's beginning; it starts before the candidate."""
+    """Where the address of the hook is whose word begins the candidate; it starts before the candidate."""
     scheme, match = _SCHEME.search(before), _HOOK.match(value)
     if not scheme or not match or PLACEHOLDER.search(match[0]):
         return []
@@ -177,27 +176,27 @@ def hooks(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:
 
 
 def passwords(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:
-    """Where in the candidate, which is a user and a password, the password stands."""
+    """Where the password is in the candidate, which is a user and a password."""
     match = _PASSWORD.fullmatch(value)
     if not match or not _mixed(match["password"]) or PLACEHOLDER.search(match["password"]):
         return []
     return [match.span("password")]
 
 
-# Passwords, which have no form of their own: those that a word, an option of a program or a header says to be such.
+# Passwords, which have no known form. They are recognized by a word, an option of a program or a header before them.
 #
-# Masked is what stands
+# Masked values come
 #
-# - behind a word that ends in `password`, `passwd`, `passphrase`, `passwort`, `kennwort`, `passe` or `pwd`, and a
+# - after a word that ends in `password`, `passwd`, `passphrase`, `passwort`, `kennwort`, `passe` or `pwd`, and a
 #   colon, an equals sign, `is`, or the end of a tag or a key of JSON, YAML or XML (`DB_PASSWORD=`, `"password": "`,
-#   `passwd is`, `Pwd=` of a connection string); or behind an option (`--password `);
-# - behind the user of `curl -u user:` and `curl --user user:` (curl's manual);
-# - behind `Basic` in a header (RFC 7617): base64 of a user, a colon and a password.
+#   `passwd is`, `Pwd=` of a connection string); or after an option (`--password `);
+# - after the user of `curl -u user:` and `curl --user user:` (curl's manual);
+# - after `Basic` in a header (RFC 7617): base64 of a user, a colon and a password.
 #
 # A password has a digit and a letter, or a mark among its letters, 6 characters in quotes and 8 without, of which 5
-# differ. Not masked are words, what says that it stands for a password (`<password>`, `${DB_PASSWORD}`,
+# differ. Not masked are words, placeholders for a password (`<password>`, `${DB_PASSWORD}`,
 # `your_password1`, `changeme1`), calls and attributes of a program (`self.password1`, `getpass()`), addresses, dates,
-# sizes and names of algorithms (`sha256`). So a password of letters alone stays.
+# sizes and names of algorithms (`sha256`). So a password that has only letters is not masked.
 
 
 _WORD = re.compile(rb"(?:pass(?:word|wd|phrase|wort)|kennwort|(?<![a-z])passe|(?<![a-z])pwd)\Z", re.IGNORECASE)
@@ -237,8 +236,8 @@ def _is_password(value: bytes, quoted: bool) -> bool:
     return quoted or not (_CALL.search(value) or _NAME.match(value))
 
 
-def said(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:
-    """Where in the candidate a password stands, given the word that ends before it."""
+def named_passwords(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:
+    """Where the candidate has a password, given the word that ends before it."""
     word = _WORD.search(before)
     if not word:
         return []
@@ -262,7 +261,7 @@ def said(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:
 
 
 def of_curl(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:
-    """Where in the candidate, which follows the word `curl`, the password of its user stands."""
+    """Where the candidate, which follows the word `curl`, has the password of its user."""
     match = _LOGIN.match(value.replace(b"\\\n", b"  "))
     if not match or not _MARK.search(match["password"]) or PLACEHOLDER.search(match["password"]):
         return []

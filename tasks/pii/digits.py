@@ -41,8 +41,8 @@ def separator(data, i, end):
 def next_group(data, i, end, classes, leads):
     """(start, stop) of the next group of digits of a number whose last one ends at `i`; a start of -1 if that was it.
 
-    Between two stand one to four separators. A parenthesis behind a space opens another number, unless what there is
-    of this one `leads`: is a country code or a single digit, as in `8 (495)`.
+    Between two groups are one to four separators. A parenthesis after a space begins another number, unless the first
+    part `leads`: it is a country code or a single digit, as in `8 (495)`.
     """
     for _ in range(4):
         size = separator(data, i, end)
@@ -69,7 +69,7 @@ def spaced(data, i, stop):
 
 @nb.njit(nogil=True, cache=True)
 def announced(data, begin, first):
-    """Whether a letter, or a character beyond ASCII, stands close before the number that begins at `first`."""
+    """Whether a letter, or a character beyond ASCII, is close before the number that begins at `first`."""
     i = first - 1
     while i >= begin and first - i <= _ANNOUNCED:
         b = byte(data, i)
@@ -83,7 +83,8 @@ def announced(data, begin, first):
 
 @nb.njit(nogil=True, cache=True)
 def grouped(grouping, zero, groupings):
-    """Whether a number is grouped as one of `groupings` (see `plans.groupings`); `zero`: whether it begins with one."""
+    """Whether a number is grouped as one of `groupings` (see `phones.groupings`); `zero`: whether it begins with
+    one."""
     index = np.searchsorted(groupings, grouping)
     if index < len(groupings) and groupings[index] == grouping:
         return True
@@ -137,7 +138,7 @@ def card(data, first, end, classes):
         if not more or following != between or (between != 0x20 and between != 0x2D):
             break
         if groups == 4 and second == 4:
-            # four digits behind four groups are those of the next number
+            # four digits after four groups belong to the next number
             after = run(data, stop + 1, min(end, stop + 5), classes, DIGIT)
             if after - stop - 1 == 4:
                 break

@@ -12,7 +12,8 @@ Not masked are
 
 - names kept for documentation (RFC 2606, RFC 6761: `example.com`, `.test`, `.invalid`, ...): nobody's address, and
   what a text about e-mail is made of;
-- what is written like an address but is a place to log in or copy to (`git@github.com:a/b`, `scp f a@host.org:dir`,
+- text that is written like an address but is a place to log in or copy to (`git@github.com:a/b`, `scp f
+a@host.org:dir`,
   `ftp://user@host.org/`), a file (`icon@2x.zip`), code (`a@b.to(c)`) or a handle (`@jane@host.org`);
 - the name of a message (RFC 5322, Message-ID), as links to archived mail have it;
 - addresses in words without brackets (`name at host dot org`), and the part before `=` of an address that has one.
@@ -32,7 +33,7 @@ _LOCAL = re.compile(r"[\w%+\-\x80-\U0010ffff](?:[\w.%+\-\x80-\U0010ffff]*[\w+\-\
 _QUOTED = re.compile(r'"[\w.+-]+(?: [\w.+-]+)*"')
 _MARKS = ".%+-_"
 _NUMBERED = re.compile(rb"\d{1,2}\.(?=[A-Za-z])")
-# What an URL begins with, a path, another address, an escape, a variable. Behind a masked address stands `|`.
+# The beginning of a URL, a path, another address, an escape, a variable. A masked address ends with `|`.
 _BEFORE = re.compile(rb"(?:://[^\s/?#]*|(?<!\|)/|[@\\$]|[\w/]#)\Z")
 _COPYING = re.compile(rb"\b(?:scp|rsync|s?ftp|ssh|clone)\b[^\n]*\Z")
 _IRISH = re.compile(rb"(?<!\w)[oO]'\Z")
@@ -123,7 +124,7 @@ def _beyond_ascii(text: str) -> tuple[int, int]:
 
 
 def emails(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:
-    """Where in the candidate an address stands, given the bytes around it.
+    """Where the candidate has an address, given the bytes around it.
 
     The start is negative where an `O'` before the candidate is part of it.
     """
@@ -176,7 +177,7 @@ def _addresses(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int
 
 
 def spelled(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:
-    """Where in the candidate, which goes on behind it, an address with `(at)` stands."""
+    """Where the candidate, which continues after it, has an address with `(at)`."""
     match = _SPELLED.match(value + after)
     if not match or not _deliverable(_DOT.sub(b".", match["domain"]).lower()):
         return []
@@ -200,7 +201,7 @@ def _narrow(character: str) -> str:
 
 
 def escaped_emails(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:
-    """`emails` of a candidate with `%40`, behind other escapes that may stand before it, as `%3C`."""
+    """`emails` of a candidate with `%40`, after other escapes that may come before it, as `%3C`."""
     local, _, domain = value.rpartition(b"%40")
     escape = _ESCAPE.match(local)
     begin = escape.end() if escape else 0

@@ -1,9 +1,9 @@
 """National identity numbers, of the countries that the step names.
 
-Masked is a number of its country's form with right check digits and a possible date, by `stdnum`. Behind a word only,
-as given here, stand those whose form and check digit leave more than about one in a hundred numbers of their length.
-Numbers of the United States and the National Insurance numbers of the United Kingdom have no check digit at all: form
-and word decide. Korean numbers given since October 2020, which have no check digit either, are not masked.
+Masked is a number of its country's form with correct check digits and a possible date, according to `stdnum`. Numbers
+of a form that more than about one in a hundred numbers of their length have are only masked after one of the words
+here. Numbers of the United States and the National Insurance numbers of the United Kingdom have no check digit at all:
+form and word decide. Korean numbers given since October 2020, which have no check digit either, are not masked.
 """
 
 import ipaddress
@@ -50,7 +50,7 @@ _UNICAST = ipaddress.IPv6Address("2001:200::"), ipaddress.IPv6Address("2fff:ffff
 
 
 def ipv4(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:
-    """Where in the candidate an address stands, given the bytes around it."""
+    """Where the candidate has an address, given the bytes around it."""
     if _QUAD_AFTER.match(after) or _QUAD_BEFORE.search(before) or value in _KNOWN:
         return []
     try:
@@ -70,7 +70,7 @@ def ipv4(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:
 
 
 def ipv6(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:
-    """Where in the candidate an address stands, given the bytes around it."""
+    """Where the candidate has an address, given the bytes around it."""
     if before[-1:] in (b".", b"-") or _HEXTETS_AFTER.match(after):
         return []
     end = len(value.rstrip(b":")) if not value.endswith(b"::") else len(value)
@@ -92,7 +92,7 @@ _GROUPS = re.compile(rb"[A-Z0-9]{4}(?: [A-Z0-9]{4})+(?: [A-Z0-9]{1,3})?|[A-Z0-9]
 
 @cache
 def _length(country: str) -> int:
-    """Characters of a country's numbers, 0 if it has none: those of its parts, such as `8!n10!n`, and four."""
+    """Characters of a country's numbers, 0 if it has none: the sum of its parts, such as `8!n10!n`, and four."""
     ((_, properties), *_) = numdb.get("iban").info(f"{country}00")
     return 4 + sum(map(int, re.findall(r"(\d+)!", properties["bban"]))) if "bban" in properties else 0
 
@@ -105,7 +105,7 @@ def lengths() -> np.ndarray:
 
 
 def ibans(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:
-    """Where in the candidate a number stands, given the bytes around it."""
+    """Where the candidate has a number, given the bytes around it."""
     length = _length(value[:2].decode("ascii"))
     characters = [match.end() for match in re.finditer(rb"\S", value)]
     if not length or len(characters) < length:
@@ -174,7 +174,7 @@ def _is_said(before: bytes) -> bool:
 
 
 def _stands_alone(value: bytes, before: bytes, after: bytes) -> bool:
-    """Whether the number is a card's by itself, and what stands in a list beside it is another, or belongs to it."""
+    """Whether the number alone is a card number, and its neighbor in a list is another one, or belongs to it."""
     if not _is_card(value, is_announced=False) or _ASSIGNED.search(before):
         return False
     ahead, next_number = _NUMBER_BEFORE.search(before), _NUMBER_AFTER.match(after)
@@ -255,7 +255,7 @@ _FORMS: dict[str, Sequence[_Form]] = {
     "ZA": [_Form(r"\d{6} ?\d{4} ?\d{2} ?\d", "za.idnr", r"id(?:entity)? (?:no|number)|said")],
 }
 COUNTRIES = tuple(_FORMS)
-_MARGIN = 10  # bytes of a number that may stand beside a candidate
+_MARGIN = 10  # bytes of a number that may be next to a candidate
 _MAX_LENGTH = 40  # a longer candidate is a row of a table
 
 
@@ -282,7 +282,7 @@ def _compiled(country: str) -> list[tuple[re.Pattern[str], str, re.Pattern[str] 
 
 
 def national_ids(value: bytes, before: bytes, after: bytes, countries: tuple[str, ...]) -> list[tuple[int, int]]:
-    """Where numbers of the countries stand that overlap the candidate, given the bytes around it."""
+    """Where numbers of the countries overlap the candidate, given the bytes around it."""
     if len(value) > _MAX_LENGTH:
         return []
     # one character a byte, so that places are bytes
@@ -301,5 +301,5 @@ def national_ids(value: bytes, before: bytes, after: bytes, countries: tuple[str
     return sorted(set(spans))
 
 
-# letters of other scripts stand beside numbers without a space
+# letters of other scripts are next to numbers without a space
 _SEPARATE = {code: "\x00" for code in range(0x80, 0x100)}

@@ -1,21 +1,21 @@
 """Keys without a form of their own: a name says what they are (`COHERE_API_KEY=`, `"refresh_token": "`), and their
 characters look drawn at random.
 
-The idea is that of gitleaks' rule `generic-api-key` (config/gitleaks.toml): a name, a sign, a value of enough entropy.
+The idea is from gitleaks' rule `generic-api-key` (config/gitleaks.toml): a name, a sign, a value of enough entropy.
 Names and signs are ours. In place of the entropy of single characters, which words in camel case reach too, it is
 counted how often neighbors are of different classes (lower case, upper case, digit): in 62% of the places of random
 letters and digits, in 47% of random hexadecimal digits, and seldom in words and names with numbers.
 
-Masked is what stands
+Masked values come
 
-- behind a name that ends in `token`, `secret`, `credentials` or `creds`, or in `key` behind a word such as `api`,
+- after a name that ends in `token`, `secret`, `credentials` or `creds`, or in `key` after a word such as `api`,
   `access`, `auth`, `client`, `private` or `account`, or in `_KEY` in capitals;
-- and behind a colon, an equals sign, an arrow, `is`, the end of a tag, a comma after the quoted name
+- and after a colon, an equals sign, an arrow, `is`, the end of a tag, a comma after the quoted name
   (`define('API_KEY', '...')`), or a space if the name is an option (`--token ...`).
 
 Not masked are keys that are public by their name (`public_key`, `site_key`, `pk_live_...`), marks of position
 (`next_page_token`), tokens against forged requests (`csrf_token`), addresses of contracts (`0x` and 40 digits), and
-what says that it stands for a key.
+placeholders for a key.
 """
 
 import re
@@ -84,7 +84,7 @@ def looks_random(value: bytes) -> bool:
 
 
 def named(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:
-    """Where in the candidate a key stands, given the word that ends before it."""
+    """Where the candidate has a key, given the word that ends before it."""
     name = _NAME.search(before)
     if not name or _PUBLIC.search(name[0]):
         return []

@@ -1,4 +1,6 @@
-"""Words that announce a phone number, in the languages that the web has most of.
+"""Phone numbers by language: the countries whose numbers are detected, and the words that announce a number.
+
+The words are of the languages that are most frequent on the web.
 
 A word announces what follows it at once (`Tel. 2125550123`, `call us on 2125550123`), or what follows a few more words
 and a colon or a preposition (`Tel. reservations: ...`, `call Ann on ...`): the second is weaker, as the words between
@@ -8,8 +10,163 @@ which countries' numbers it announces, whatever the language of the document is 
 
 import re
 import unicodedata
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
+
+# The regions with a numbering plan, as `phonenumbers.SUPPORTED_REGIONS` has them.
+REGIONS = tuple(
+    (
+        "AC AD AE AF AG AI AL AM AO AR AS AT AU AW AX AZ BA BB BD BE BF BG BH BI BJ BL BM BN BO BQ BR BS BT BW BY BZ "
+        "CA CC CD CF CG CH CI CK CL CM CN CO CR CU CV CW CX CY CZ DE DJ DK DM DO DZ EC EE EG EH ER ES ET FI FJ FK FM "
+        "FO FR GA GB GD GE GF GG GH GI GL GM GN GP GQ GR GT GU GW GY HK HN HR HT HU ID IE IL IM IN IO IQ IR IS IT JE "
+        "JM JO JP KE KG KH KI KM KN KP KR KW KY KZ LA LB LC LI LK LR LS LT LU LV LY MA MC MD ME MF MG MH MK ML MM MN "
+        "MO MP MQ MR MS MT MU MV MW MX MY MZ NA NC NE NF NG NI NL NO NP NR NU NZ OM PA PE PF PG PH PK PL PM PR PS PT "
+        "PW PY QA RE RO RS RU RW SA SB SC SD SE SG SH SI SJ SK SL SM SN SO SR SS ST SV SX SY SZ TA TC TD TG TH TJ TK "
+        "TL TM TN TO TR TT TV TW TZ UA UG US UY UZ VA VC VE VG VI VN VU WF WS XK YE YT ZA ZM ZW "
+    ).split()
+)
+# By the codes of the language filter, ISO 639-1: the regions with most speakers on the web (CLDR, territory-language
+# information), at most six; in English also two in which it is written most.
+BY_LANGUAGE: dict[str, tuple[str, ...]] = {
+    language: tuple(regions.split())
+    for language, regions in {
+        "af": "ZA",
+        "am": "ET",
+        "ar": "SA EG AE MA DZ IQ",
+        "arz": "EG",
+        "az": "AZ",
+        "be": "BY",
+        "bg": "BG",
+        "bn": "BD IN",
+        "bs": "BA",
+        "ca": "ES",
+        "cs": "CZ",
+        "cy": "GB",
+        "da": "DK",
+        "de": "DE AT CH",
+        "el": "GR CY",
+        "en": "US CA GB IE AU NZ SG HK",
+        "es": "ES MX AR CO CL PE",
+        "et": "EE",
+        "eu": "ES",
+        "fa": "IR",
+        "fi": "FI",
+        "fr": "FR BE CH CA",
+        "fy": "NL",
+        "ga": "IE",
+        "gl": "ES",
+        "gu": "IN",
+        "he": "IL",
+        "hi": "IN",
+        "hr": "HR",
+        "hu": "HU",
+        "hy": "AM",
+        "id": "ID",
+        "is": "IS",
+        "it": "IT CH",
+        "ja": "JP",
+        "jv": "ID",
+        "ka": "GE",
+        "kk": "KZ",
+        "km": "KH",
+        "kn": "IN",
+        "ko": "KR",
+        "ky": "KG",
+        "lb": "LU",
+        "lo": "LA",
+        "lt": "LT",
+        "lv": "LV",
+        "mk": "MK",
+        "ml": "IN",
+        "mn": "MN",
+        "mr": "IN",
+        "ms": "MY",
+        "mt": "MT",
+        "my": "MM",
+        "ne": "NP",
+        "nl": "NL BE",
+        "nn": "NO",
+        "no": "NO",
+        "pa": "IN",
+        "pl": "PL",
+        "ps": "AF",
+        "pt": "BR PT",
+        "ro": "RO",
+        "ru": "RU KZ BY",
+        "sh": "RS HR BA",
+        "si": "LK",
+        "sk": "SK",
+        "sl": "SI",
+        "sq": "AL XK",
+        "sr": "RS",
+        "su": "ID",
+        "sv": "SE FI",
+        "sw": "KE TZ",
+        "ta": "IN",
+        "te": "IN",
+        "tg": "TJ",
+        "th": "TH",
+        "tl": "PH",
+        "tr": "TR",
+        "uk": "UA",
+        "ur": "PK",
+        "uz": "UZ",
+        "vi": "VN",
+        "yue": "HK",
+        "zh": "CN TW HK",
+    }.items()
+}
+# Regions whose numbers are detected only after a word such as `Tel.`: other countries in which the language is written,
+# and countries of a language that short texts are mistaken for.
+_ANNOUNCED: dict[str, tuple[str, ...]] = {
+    language: tuple(regions.split())
+    for language, regions in {
+        "af": "NA",
+        "ar": "JO KW QA LB TN LY OM BH YE SY SD PS",
+        "bs": "HR RS",
+        "ca": "AD",
+        "cs": "SK",
+        "da": "NO",
+        "de": "LU LI",
+        "en": "ZA NG KE IN PK MY PH GH UG TZ ZW LK BD JM TT MT",
+        "es": "EC VE GT UY PY BO DO CR PA SV HN NI CU PR US",
+        "fa": "AF TJ",
+        "fr": "LU MA TN DZ SN CI CM CD",
+        "hr": "BA RS ME",
+        "id": "MY",
+        "ms": "ID SG BN",
+        "nl": "SR",
+        "nn": "DK",
+        "no": "DK",
+        "pt": "AO MZ",
+        "ro": "MD",
+        "ru": "UA UZ KG AM AZ GE MD",
+        "sk": "CZ",
+        "sr": "BA ME HR",
+        "sw": "UG CD",
+        "ta": "LK SG MY",
+        "tr": "CY AZ",
+        "uk": "RU",
+        "ur": "IN",
+        "zh": "SG MO MY",
+    }.items()
+}
+
+
+def announced_regions(
+    language: str | None, of_words: tuple[str, ...], by_language: Mapping[str, tuple[str, ...]]
+) -> tuple[str, ...]:
+    """Regions whose numbers are detected only after a word that announces them.
+
+    language: of the document; of_words: those of which the word is, if it is of few; by_language: the regions of the
+    setting. A language whose regions the setting changes has no more than these.
+    """
+    regions = [region for one in of_words for region in by_language.get(one, ())]
+    if language in _ANNOUNCED and set(by_language.get(language, ())) == set(BY_LANGUAGE[language]):
+        regions += _ANNOUNCED[language]
+    return tuple(dict.fromkeys(regions))
+
 
 # Whole words. By language where few have them; a word that is in none of the lists is of many languages.
 _OF_MANY = (
@@ -127,7 +284,7 @@ _SIGNS = r"[\s.:：=\"'’׳״>()（\[#|☎📞✆🕾/,،-]{0,6}"
 _LETTER = r"[^\W\d_]"
 
 
-# Words that are said of other things, too.
+# Words that also have other meanings.
 _SOFT = (
     r"contact(?:ez|o|ați(?:-ne)?|en)?|contato|reach (?:us|me)|numéro|joindre|fixe|fij[oa]|fixo|"
     r"kontakt(?:uj|ujte|ieren)?|контакты?|konta[ck]t(?:e|os|i|er|a)|konta(?:ct|kt)ujte|slå|ügyelet|"
@@ -143,7 +300,7 @@ _SOFT = (
 
 
 class Announcement(NamedTuple):
-    """That words announce a number. `weak`: other words stand between, or the word is said of other things, too.
+    """Words that announce a number. `weak`: other words are between, or the word also has other meanings.
     `languages`: of the word, if it is of few."""
 
     weak: bool

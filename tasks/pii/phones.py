@@ -2,7 +2,7 @@
 
 Masked is a number that exists by its country's numbering plan (`is_valid_number`):
 
-- one with a country code behind a plus sign (`+44 20 7946 0123`), whatever its grouping; or behind a prefix of
+- one with a country code after a plus sign (`+44 20 7946 0123`), whatever its grouping; or after a prefix of
   international calls, 00, 011 or 0011, in groups (`0044 20 7946 0123`);
 - a national number of one of the given regions, if it is grouped as that region writes it, by hyphens, points or
   parentheses (`(212) 555-0123`, `212.555.0123`);
@@ -12,9 +12,9 @@ Masked is a number that exists by its country's numbering plan (`is_valid_number
 - one that begins with 1300 or 1800 in the region's groups (Australia: `1800 975 707`);
 - a national number in any groups, or in one, if a word just before it says what it is (`Tel. 2125550123`); in the
   region's groups or with a trunk prefix 0, if the word is further off or only may say so (see `phone_words`), or if its
-  region is one of those that need a word (see `regions`).
+  region is one of those that need a word (see `announced_regions`).
 
-Digits may be those of any script, also full-width; so may hyphens and parentheses. Given regions are those of the
+Digits may be of any script, also full-width; so may hyphens and parentheses. The given regions are those of the
 setting `regions` and those of the document's language; numbers of Hong Kong and Singapore, two groups of four digits as
 years are, need a word. Not masked are decimals, dates, quads and digits in a longer row of numbers, extensions, numbers
 with letters, and short numbers of services (`112`).
@@ -40,8 +40,7 @@ from phonenumbers import (
     PhoneNumberFormat,
 )
 
-from gristmill.tasks.pii.phone_words import Announcement, announced_after, announced_before
-from gristmill.tasks.pii.regions import announced_regions
+from gristmill.tasks.pii.phone_words import Announcement, announced_after, announced_before, announced_regions
 
 MAX_GROUPS = 8  # of four bits each in a grouping
 
@@ -53,7 +52,7 @@ _TYPES = (
     *("fixed_line", "mobile", "toll_free", "premium_rate", "shared_cost", "personal_number", "voip", "pager", "uan"),
     "voicemail",
 )
-_WORLD = "001"  # the region of codes that are no country's, such as 800
+_WORLD = "001"  # the region of codes without a country, such as 800
 _MAX_CODE_DIGITS = 3  # E.164
 
 
@@ -92,7 +91,7 @@ def _valid(code: int, region: str) -> re.Pattern[str]:
 
 @cache
 def _of_code(code: int) -> tuple[re.Pattern[str], re.Pattern[str] | None]:
-    """What the valid numbers behind a country code match, and what callers inside its regions dial first."""
+    """What the valid numbers after a country code match, and what callers inside its regions dial first."""
     regions = COUNTRY_CODE_TO_REGION_CODE[code]
     prefixes = {_metadata(code, region).national_prefix_for_parsing for region in regions} - {None}
     valid = "|".join(f"(?:{_valid(code, region).pattern})" for region in regions)
@@ -197,7 +196,7 @@ def _groupings(region: str) -> Iterator[tuple[bool, tuple[int, ...]]]:
 
 @cache
 def groupings(regions: tuple[str, ...]) -> np.ndarray:
-    """How many digits stand in the groups of national numbers, as the regions write them: int64, ascending.
+    """How many digits the groups of national numbers have, as the regions write them: int64, ascending.
 
     Four bits a group, the first group lowest, and `TRUNK` where the first one begins with a trunk prefix 0.
     """
@@ -207,7 +206,7 @@ def groupings(regions: tuple[str, ...]) -> np.ndarray:
 
 
 _WORDS_BEFORE = 80  # bytes that may hold the words
-_NO_WORD = b" \t\r\n.:=\"'>()[#|/,-"  # may stand between it and the number
+_NO_WORD = b" \t\r\n.:=\"'>()[#|/,-"  # may be between it and the number
 _OTHER_SEPARATOR = re.compile(rb"[^\d \xc2\xa0]")
 _DIGITS = re.compile(rb"\d+")
 _FIELD = re.compile(rb"(?:[^ \xc2]|\xc2(?!\xa0))+")
@@ -244,7 +243,7 @@ class Regions(NamedTuple):
 def _is_national(groups: tuple[str, ...], region: str, has_word: bool, spaced: bool) -> bool:
     """Whether the digits are a number of the region, in one group or grouped as it writes them.
 
-    `has_word`: any grouping will do. spaced: nothing but spaces stands between the groups.
+    `has_word`: any grouping will do. spaced: only spaces are between the groups.
     """
     digits = "".join(groups)
     zero = digits.startswith("0")
@@ -302,7 +301,7 @@ def _is_abroad(groups: tuple[str, ...], has_word: bool) -> bool:
 
 
 def phones(value: bytes, before: bytes, after: bytes, regions: Regions) -> list[tuple[int, int]]:
-    """Where in the candidate numbers stand, given the bytes around it.
+    """Where the candidate has numbers, given the bytes around it.
 
     The first start is negative where a plus sign or a parenthesis before the candidate is part of the number.
     """
@@ -413,7 +412,7 @@ def foreign_phones(value: bytes, before: bytes, after: bytes, regions: Regions) 
 
 
 def _folded(character: str) -> str:
-    """One character of ASCII for one that may stand in a number, or near it; itself if there is none."""
+    """One character of ASCII for one that may be in a number, or near it; itself if there is none."""
     digit = unicodedata.digit(character, None)
     if digit is not None:
         return str(digit)

@@ -13,12 +13,12 @@ from gristmill.tasks.kernels.compiled import nb
 # Bits of a byte's class.
 WORD = np.uint8(1)  # ASCII letter, digit, underscore
 DIGIT = np.uint8(2)
-_LOCAL = np.uint8(4)  # may stand in the local part of an address
-_DOMAIN = np.uint8(8)  # may stand in its domain
+_LOCAL = np.uint8(4)  # may be in the local part of an address
+_DOMAIN = np.uint8(8)  # may be in its domain
 HEX = np.uint8(16)
 UPPER = np.uint8(32)
-KEY_PART = np.uint8(64)  # may stand in a key
-_TOKEN = np.uint8(128)  # may stand in a token of an HTTP header: RFC 6750, 2.1
+KEY_PART = np.uint8(64)  # may be in a key
+_TOKEN = np.uint8(128)  # may be in a token of an HTTP header: RFC 6750, 2.1
 
 _MAX_LOCAL_LENGTH = 64  # RFC 5321, 4.5.3.1
 _MAX_DOMAIN_LENGTH = 255
@@ -86,7 +86,7 @@ def mailbox(data, begin, at_sign, end, classes, sign):
 
     Both sides are cut at the lengths of RFC 5321, between characters; an ASCII local part that is longer is none. A
     local part in double quotes goes from quote to quote, on one line. With another @ right
-    behind an ASCII domain, or before an ASCII local part, there is none.
+    after an ASCII domain, or before an ASCII local part, there is none.
     """
     left = at_sign
     if at_sign > begin and byte(data, at_sign - 1) == 0x22:
@@ -141,7 +141,7 @@ def login(data, begin, at_sign, end):
 
 @nb.njit(nogil=True, cache=True)
 def _at_in_brackets(data, i, end):
-    """Whether the bracket at `i` is that of `(at)`, of any of three kinds and in both cases."""
+    """Whether the bracket at `i` begins `(at)`, with any of three kinds of brackets, in either case."""
     return (
         i + 4 < end
         and byte(data, i + 1) | 0x20 == 0x61
@@ -154,7 +154,7 @@ def _at_in_brackets(data, i, end):
 def spelled(data, begin, i, end, classes):
     """(start, stop) of what may be an address around the `(at)` whose bracket is at `i`; the stop is 0 if none is.
 
-    A space may stand to both sides of the brackets. The stop is as far as a domain can go.
+    A space may be on both sides of the brackets. The stop is as far as a domain can go.
     """
     if not _at_in_brackets(data, i, end):
         return i, 0
@@ -173,21 +173,21 @@ def spelled(data, begin, i, end, classes):
 
 @nb.njit(nogil=True, cache=True)
 def token(data, i, end, classes, basic):
-    """(start, stop) of the token behind the white space at `i`; the stop is 0 if there is none. `basic`: it may be
+    """(start, stop) of the token after the white space at `i`; the stop is 0 if there is none. `basic`: it may be
     shorter."""
     start = i
     while start < end and start - i < 3 and (byte(data, start) == 0x20 or byte(data, start) == 0x09):
         start += 1
     if start == i:
         return i, 0
-    # it begins behind white space, which it does not hold: so no byte is looked at for two tokens
+    # it begins after white space, which it does not hold: so no byte is looked at for two tokens
     stop = run(data, start, end, classes, _TOKEN)
     return start, stop if stop - start >= (_MIN_BASIC_LENGTH if basic else _MIN_TOKEN_LENGTH) else 0
 
 
 @nb.njit(nogil=True, cache=True)
 def dashes(data, i, end):
-    """Whether five hyphens stand at `i`."""
+    """Whether five hyphens are at `i`."""
     if i < 0 or i + 5 > end:
         return False
     for k in range(5):
@@ -198,9 +198,9 @@ def dashes(data, i, end):
 
 @nb.njit(nogil=True, cache=True)
 def block(data, begin, first, end):
-    """(start, stop) of the block of PEM (RFC 7468) whose word BEGIN stands at `first`; the stop is 0 if there is none.
+    """(start, stop) of the block of PEM (RFC 7468) whose word BEGIN is at `first`; the stop is 0 if there is none.
 
-    It ends with the second five hyphens behind END; the next B behind five hyphens ends the search, so that no byte is
+    It ends with the second five hyphens after END; the next B after five hyphens ends the search, so that no byte is
     looked at twice: a BEGIN that is not in capitals begins none.
     """
     start = first - 5
@@ -275,7 +275,7 @@ def hextets(data, begin, start, end, classes):
 
 @nb.njit(nogil=True, cache=True)
 def _opened(data, begin, start):
-    """Whether a letter, a slash or an @ stands before `start`, with at most eight white spaces, colons, equals signs,
+    """Whether a letter, a slash or an @ is before `start`, with at most eight white spaces, colons, equals signs,
     quotes and brackets between them."""
     i = start - 1
     while i >= begin and start - i <= 8:
@@ -291,10 +291,10 @@ def _opened(data, begin, start):
 
 @nb.njit(nogil=True, cache=True)
 def quad(data, begin, start, end, classes):
-    """The stop of the four groups of digits from `start` on; 0 if they are none, or can be no public host.
+    """The stop of the four groups of digits from `start` on; 0 if there are none, or if they cannot be a public host.
 
     No group is over 255 or begins with a zero, the last is neither 0 nor 255, the first is that of a network for hosts.
-    Four numbers with a small first and another small one are a version, unless a letter, a slash or an @ stands before
+    Four numbers with a small first and another small one are a version, unless a letter, a slash or an @ is before
     them and white space and what opens a value.
     """
     i = start

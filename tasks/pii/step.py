@@ -23,14 +23,14 @@ from gristmill.tasks.pii.credentials import (
     blocks,
     hooks,
     keys,
+    named_passwords,
     of_curl,
     passwords,
-    said,
     tokens,
 )
 from gristmill.tasks.pii.emails import emails, escaped_emails, spelled, wide_emails
 from gristmill.tasks.pii.named_keys import named
-from gristmill.tasks.pii.regions import BY_LANGUAGE, REGIONS
+from gristmill.tasks.pii.phone_words import BY_LANGUAGE, REGIONS
 from gristmill.tasks.url.canonical import PUBLIC_SUFFIXES
 
 if TYPE_CHECKING:
@@ -73,10 +73,11 @@ class Pii(EditStep):
     """Mask e-mail and IP addresses, keys, and numbers of phones, accounts, cards and identity documents. Drop documents
     with many of them.
 
-    What counts as one of them, and what does not, stands in `tasks/pii/emails.py` and its neighbors: where a kind
-    cannot be known from what looks like it, the text stays as it is. The texts in stages made before this step stay,
-    and so do titles and URLs unless `columns` names them; what is masked there is counted nowhere. A kind that is not
-    looked for counts 0. `edit` holds 32 bytes for every 64 of the batch, and a tuple for each span that it finds.
+    `tasks/pii/emails.py` and the modules next to it describe what counts as each kind. If a kind cannot be
+    distinguished from text that looks like it, the text is not changed. The texts in stages made before this step are
+    not changed, and neither are titles and URLs unless `columns` names them; what is masked there is not counted. A
+    kind that is not searched for counts 0. `edit` holds 32 bytes for every 64 of the batch, and a tuple for each span
+    that it finds.
     """
 
     libraries: ClassVar = ("phonenumbers", "python-stdnum")  # which carry numbering plans
@@ -250,14 +251,14 @@ def _spans(step: Pii, data: np.ndarray, offsets: np.ndarray, regions: list["phon
     ):
         if start < block:
             continue
-        if shape in adjoining and start < edge < stop:  # it stands beside what is masked, without a space
+        if shape in adjoining and start < edge < stop:  # it is next to masked text, without a space
             start = edge
         value = bytes(text[start:stop])
         after = bytes(text[stop : min(end, stop + _AFTER)])
         if mark_pattern and mark_pattern.match(after):
             continue
         before = bytes(text[max(begin, start - _BEFORE) : start])
-        if start - len(before) < edge <= start:  # what is masked says nothing about what stands behind it
+        if start - len(before) < edge <= start:  # masked text says nothing about the text after it
             before = b"|" + bytes(text[edge:start])
         for kind, judge in sought[shape]:
             more = {"phone": (regions[document],), "national_id": (step.national_ids,)}.get(kind, ())
@@ -290,7 +291,7 @@ def _judges() -> dict[int, list[tuple[Kind, Callable[..., Iterable[tuple[int, in
         candidates.HOOK: [("api_key", hooks)],
         candidates.BLOCK: [("api_key", blocks)],
         candidates.LOGIN: [("api_key", passwords)],
-        candidates.PASSWORD: [("api_key", said), ("api_key", named)],
+        candidates.PASSWORD: [("api_key", named_passwords), ("api_key", named)],
         candidates.CURL: [("api_key", of_curl)],
         candidates.BASIC: [("api_key", basic)],
         candidates.CODE: [("national_id", identifiers.national_ids)],

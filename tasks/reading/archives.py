@@ -32,7 +32,7 @@ _REMOTE_IO = RemoteIOConfig()
 _Fields = dict[bytes, bytes]
 
 _REASON = 120
-# A block may lack this part of its length, or so many bytes; or it may have so many more: what writers count wrong.
+# A block may be shorter than its length by this part or by this many bytes, or longer by as many: writers' errors.
 _SHORT = 100
 _WRONG = 1 << 10
 _BEGINS = 64
@@ -53,15 +53,15 @@ def records(
 ) -> Generator[Record, None, None]:
     """Every record of an archive, in its order; a record's payload is there for responses, resources and conversions.
 
-    `part`: those that begin in a range of it alone. `reading` learns how far it is, and of a range how it was read:
-    only if `ranges.corrected` finds nothing amiss are the records of all ranges those of the file.
+    `part`: only the records that begin in this range. `reading` is updated with the progress, and with how a range was
+    read: only if `range_plan.corrected` finds nothing to correct do the ranges together have the records of the file.
 
     Where a compressed member holds more than one record, `offset` is that in the file's uncompressed content, and
     `length` is None. A payload over `max_bytes`, raw or decoded (`too_large`), one that its encoding does not fit
     (`undecodable_payload`), a response of another protocol (`not_http`) and a revisit (`revisit`) are yielded with this
     problem and no payload. So is what cannot be read (`damaged_record`), with the headers that could be, its kind
     `unknown` if there were none; its detail is how much was skipped up to the next record that could be found.
-    A file that is no archive is one such record; an empty one holds none.
+    A file that is not an archive is one such record; an empty file has none.
     A type that the standard does not have is `unknown_type`. A response that is a bare body, of an address of the web,
     is read with a note; so is a record whose end shows that its length is a little wrong (by 1 KiB or 1%, or by 64 KiB
     in a compressed member of its own); one that is shorter counts as truncated.
@@ -147,12 +147,12 @@ class _Place(NamedTuple):
 
     @property
     def stored(self) -> int:
-        """Offset in the file, or that of the segment where it is compressed."""
+        """Offset in the file; of a compressed file, the offset of the segment."""
         return self.start + self.offset - self.base if self.plain else self.start
 
 
 class _Damaged(Exception):
-    """A record that cannot be read. `sound`: so many bytes at the place hold no other record."""
+    """A record that cannot be read. `sound`: the number of bytes at the place that hold no other record."""
 
     def __init__(self, reason: str, sound: int, columns: dict[str, Any] | None = None) -> None:
         super().__init__(reason)
@@ -160,7 +160,7 @@ class _Damaged(Exception):
 
 
 def _walk(buffer: RecordBuffer, max_bytes: int, verify: bool, end: int | None = None) -> Iterator[Record]:
-    """The records from the place on, up to the first one behind the byte `end` of the file."""
+    """The records from the place on, up to the first one after the byte `end` of the file."""
     while True:
         if buffer.garbage is not None:
             size = buffer.start - buffer.garbage
@@ -223,7 +223,7 @@ def _damaged(buffer: RecordBuffer, place: _Place, damage: _Damaged) -> Record:
 
 
 def _record(buffer: RecordBuffer, place: _Place, max_bytes: int, verify: bool) -> Record:
-    """The record at the place; then the content is behind it. Raises _Damaged with the content still at it."""
+    """The record at the place; then the content is after it. Raises _Damaged with the content still at the record."""
     if not buffer.begins():
         raise _Damaged("no record begins here", 1)
     line = None if buffer.data.startswith(b"WARC/", buffer.position) else arc_line(buffer.data, buffer.position)
@@ -297,7 +297,7 @@ def _short(buffer: RecordBuffer, size: int, length: int, end: re.Pattern[bytes])
 
     That is a hundredth, or what `_wrong` says where it ends as a record should.
     """
-    # behind the block lies at least the beginning of the record that cuts it
+    # after the block comes at least the beginning of the record that cuts it
     buffer.fill(size + length + _BEGINS)
     start = buffer.position + size
     following = WARC_FOUND.search(buffer.data, max(start, start + length - HEAD), start + length + _BEGINS)

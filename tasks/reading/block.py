@@ -23,7 +23,8 @@ _LENGTHS = {"md5": 16, "sha1": 20, "sha256": 32, "sha384": 48, "sha512": 64}
 
 
 def differs(header_value: bytes, contents: Iterable[bytes]) -> str | None:
-    """What the digest is and should be, if it is that of none of `contents`; None for one that cannot be read.
+    """The digest in the header and the computed one, if none of `contents` has the former; None if it has, or if the
+    digest cannot be read.
 
     `header_value` is an algorithm, a colon, and the value in base 32 as the WARC standard shows it, or in hexadecimal,
     or in base 64.
@@ -76,7 +77,7 @@ def decode(payload: bytes, http: Mapping[bytes, bytes], max_bytes: int) -> bytes
         if name in _DECODERS:
             payload = _decoded(payload, name, max_bytes + 1)
     if b"text/" in http.get(b"content-type", b"").lower():
-        # a text that begins as a compressed file does is one that nobody said, or said once of two
+        # a text that begins like a compressed file was compressed without a header, or twice with one header
         for _ in range(_UNSAID):
             if not (begun := _begun(payload)):
                 break
@@ -90,7 +91,7 @@ def _begun(payload: bytes) -> bytes | None:
 
 
 def _decoded(payload: bytes, name: bytes, size: int) -> bytes:
-    """At least `size` bytes, if there are so many, of what is encoded by `name`, or otherwise, as it begins."""
+    """At least `size` bytes, if there are that many, of what is encoded by `name`, or otherwise, as it begins."""
     actual = _begun(payload)
     if actual is None and name in _ZLIB and _is_zlib(payload):
         actual = b"deflate"
@@ -109,7 +110,7 @@ def _decoded(payload: bytes, name: bytes, size: int) -> bytes:
 
 
 def dechunk(payload: bytes, size: int) -> bytes:
-    """At least `size` bytes of the chunks' content, if there are so many; extensions and trailers are passed over.
+    """At least `size` bytes of the chunks' content, if there are that many; extensions and trailers are skipped.
 
     A body that ends early gives what it has. Raises ValueError where a chunk's size should be and is not.
     """
@@ -166,7 +167,7 @@ def _read_by(reader: type[BrotliReader | ZstdReader]) -> Callable[[bytes, int], 
 _MAGIC = {b"gzip": b"\x1f\x8b\x08", b"x-gzip": b"\x1f\x8b\x08", b"zstd": b"\x28\xb5\x2f\xfd"}
 _ZLIB = (b"gzip", b"x-gzip", b"br")
 _UNSAID = 2
-# at most so many bytes of what an encoding encodes
+# maximum size in bytes of what an encoding encodes
 _DECODERS: dict[bytes, Callable[[bytes, int], bytes]] = {
     b"gzip": _gunzip,
     b"x-gzip": _gunzip,
@@ -184,9 +185,9 @@ _STATUS = re.compile(rb"HTTP/\d(?:\.\d)?[ \t]+(\d{3})(?!\d)")
 # Responses before the final one (RFC 9110, 15.2); 101 ends HTTP.
 _INTERIM = (b"100", b"102", b"103")
 _REFERS = (b"warc-refers-to-target-uri", b"warc-refers-to-date", b"warc-refers-to")
-# Fields behind no status line: a damaged head is no page.
+# Fields without a status line before them: a damaged head is not a page.
 _HEADLESS = re.compile(rb"(?:[^\r\n<]{0,1000}\r{0,2}\n)?[A-Za-z][A-Za-z0-9-]{0,60}:[ \t]")
-# Types with which servers say that they do not know.
+# Types that servers use if they do not know the type.
 _SAYS_NOTHING = (
     *("", "application/octet-stream", "binary/octet-stream", "application/unknown", "unknown/unknown"),
     *("no-type", "unknown", "content/unknown", "application/x-unknown"),
@@ -248,7 +249,7 @@ def _answer(
     """Columns of Record from an HTTP answer's head, its fields, and where its body begins.
 
     Old crawls and exports of archives hold answers without a head (that is also what HTTP/0.9 sends): such a block of
-    an address of the web is a body, its type that of the record.
+    an address of the web is a body, and its type is the record's type.
     """
     if not data.startswith(b"HTTP/", start, end) and data.startswith(b"HTTP/", first := blanks_end(data, start)):
         start = first
@@ -270,7 +271,7 @@ def _answer(
     http = fields(data[start : head[0]])
     essence, charset = media_type(http.get(b"content-type", b""))
     if "/" not in essence and essence not in _SAYS_NOTHING:
-        essence = ""  # a word such as `html` is no type (RFC 9110, 8.3.1)
+        essence = ""  # a word such as `html` is not a type (RFC 9110, 8.3.1)
     if essence in _SAYS_NOTHING:
         essence = _identified(headers) or essence
     columns: dict[str, Any] = {
@@ -289,8 +290,8 @@ RIGHTS_FIELDS = frozenset({b"x-robots-tag", b"tdm-reservation", b"tdm-policy", b
 
 
 def _stated(head: bytes) -> Iterator[tuple[str, str]]:
-    """The fields of RIGHTS_FIELDS in a head, in their order: of a repeated one each line by itself, since a line of
-    `X-Robots-Tag` may be for one agent alone."""
+    """The fields of RIGHTS_FIELDS in a head, in their order: each line of a repeated field by itself, since a line of
+    `X-Robots-Tag` may be for only one agent."""
     for line in FOLD.sub(b" ", head).split(b"\n")[1:]:
         name, _, value = line.partition(b":")
         if (name := name.rstrip().lower()) in RIGHTS_FIELDS:
@@ -298,7 +299,7 @@ def _stated(head: bytes) -> Iterator[tuple[str, str]]:
 
 
 def _identified(headers: dict[bytes, bytes]) -> str:
-    """The type that the crawler found in the payload itself; empty where it is no better than what its bytes say."""
+    """The type that the crawler detected in the payload; empty if it says no more than the payload's bytes."""
     essence, _ = media_type(headers.get(b"warc-identified-payload-type", b""))
     return "" if essence in (*_SAYS_NOTHING, "text/plain") else essence
 

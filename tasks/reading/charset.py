@@ -61,7 +61,7 @@ _OTHERS = frozenset(
 )
 _LABEL = re.compile(r"[a-z0-9][a-z0-9._:-]*")
 _WINDOWS = re.compile(r"^(?:x-)?(?:windows|win|cp|ms)?[-_ ]?(125[0-8])$")
-# The standard's decoder of an encoding is that of its superset.
+# The standard decodes some encodings as their superset.
 _SUPERSETS = {
     "ascii": "cp1252",
     "big5": "big5hkscs",
@@ -99,22 +99,22 @@ _XML = re.compile(rb"<\?xml[^>]*?encoding[\x00-\x20]*=[\x00-\x20]*(?:\"([^\">]*)
 
 
 class Encoding(NamedTuple):
-    """`name`: Python's codec that a payload is read in. `declared`: the codec that the byte order mark, else the HTTP
-    header, else the page itself names; None if none names one that is known."""
+    """`name`: Python's codec that a payload is read in. `declared`: the codec named by the byte order mark, else by
+    the HTTP header, else by the page; None without a known name."""
 
     name: str
     declared: str | None
 
 
-# So many characters of UTF-8 are no accident, whatever a label says.
+# This many valid characters of UTF-8 are not a coincidence, regardless of the label.
 _NO_ACCIDENT = 8
 # A label is wrong if another encoding has fewer faults by so much: that many, and that share of all characters.
 _FAULTS, _SHARE = 2.0, 0.1
 # ... or by so much if uchardet thinks so, too.
 _FAULTS_BY_TWO, _SHARE_BY_TWO = 1.0, 0.03
-# ... and if the label has so many times its faults.
+# ... and if the label has this many times its faults.
 _TIMES = 3
-# Where no label says UTF-8, so many characters of it for each byte that is none.
+# Where no label says UTF-8, this many characters of it for each byte that is none.
 _FOR_EACH = 4
 # Of fewer characters outside ASCII uchardet can say little.
 _FEW = 3
@@ -127,7 +127,7 @@ _USUAL = frozenset(
         *("cp1256", "cp874", "cp1258", "gb18030", "big5hkscs", "cp932", "euc_jp", "cp949"),
     )
 )
-# By so many characters uchardet knows an alphabet, where letters of two make words.
+# With this many characters uchardet recognizes an alphabet, where letters of two make words.
 _ENOUGH = 20
 _ESCAPES = (
     (re.compile(rb"\x1b\$[@B]|\x1b\([JI]"), "iso2022_jp"),
@@ -145,9 +145,10 @@ def detect(payload: bytes, header_charset: str | None, is_html: bool) -> str:
 def encoding_of(payload: bytes, header_charset: str | None, is_html: bool) -> Encoding:
     """The encoding of a page, and which one it declares.
 
-    `header_charset`: as the HTTP header names it. `is_html`: whether a meta element counts. A label is believed unless
-    the bytes say otherwise: what is UTF-8 throughout is UTF-8; what is not valid in a label's encoding, or not
-    legible in it (`gristmill.tasks.reading.legibility`), is read in the encoding in which it is. Raises nothing.
+    `header_charset`: as the HTTP header names it. `is_html`: whether a meta element counts. A label is used unless
+    the bytes contradict it: valid UTF-8 is read as UTF-8, and bytes that are not valid in the label's encoding, or not
+    legible in it (`gristmill.tasks.reading.legibility`), are read in the encoding in which they are legible. Raises
+    nothing.
     """
     for mark, name in _MARKS:
         if payload.startswith(mark) and name != "utf-8":
@@ -164,8 +165,8 @@ def encoding_of(payload: bytes, header_charset: str | None, is_html: bool) -> En
 
 
 def _decided(payload: bytes, labels: list[str]) -> str:
-    """The codec of a payload without a byte order mark of UTF-16 or UTF-32; `labels`: the codecs that it is said to be
-    in, the strongest first."""
+    """The codec of a payload without a byte order mark of UTF-16 or UTF-32; `labels`: the declared codecs, the most
+    reliable first."""
     wide_labels = [label for label in labels if label.startswith(_WIDE)]
     if wide := _wide(payload[:_SAMPLE], bool(wide_labels)):
         return wide
@@ -235,7 +236,7 @@ def _is_mostly_utf8(payload: bytes, labels: list[str]) -> bool:
 
 
 def _most_legible(payload: bytes, labels: list[str]) -> str:
-    """The encoding of bytes that are not UTF-8: the first label that is legible, else the one that is most so."""
+    """The encoding of bytes that are not UTF-8: the first label that is legible, else the most legible one."""
     text = legibility.excerpt(payload)
     if labels and not legibility.script(labels[0]) and not legibility.faults(decode(text, labels[0]), labels[0])[0]:
         return labels[0]
@@ -291,7 +292,7 @@ def decode(payload: bytes, charset: str) -> str:
         text = payload.decode(codec, "html" if codec.startswith(("cp125", "gb18030", "utf-8")) else "replace")
     except (LookupError, ValueError):
         text = payload.decode("utf-8", "html")
-    # some of Python's decoders pass lone surrogates on, that of UTF-8 does not
+    # some of Python's decoders pass lone surrogates on; the UTF-8 decoder does not
     if charset == "utf-8" or text.isascii() or not _SURROGATES.search(text):
         return text
     return text.encode("utf-8", "replace").decode("utf-8")
@@ -365,7 +366,7 @@ def _codec(name: str) -> str:
 
 
 def guess(payload: bytes) -> str:
-    """Python's codec for bytes that nothing is said of; windows-1252 where they do not tell."""
+    """Python's codec for bytes without a declared encoding; windows-1252 if the bytes do not show it."""
     for mark, name in _MARKS:
         if payload.startswith(mark):
             return name
@@ -402,7 +403,7 @@ _HALVES = re.compile(rb"\xed[\xa0-\xaf][\x80-\xbf]\xed[\xb0-\xbf][\x80-\xbf]")
 
 
 def _legible_wide(sample: bytes, label: str) -> str | None:
-    """The declared UTF-16, or that of the other byte order, if a text without any ASCII is legible in it."""
+    """The declared UTF-16, or UTF-16 of the other byte order, if a text without any ASCII is legible in it."""
     for name in (label, *{"utf-16-le": ("utf-16-be",), "utf-16-be": ("utf-16-le",)}.get(label, ())):
         wrong, characters = legibility.faults(decode(sample[: len(sample) // 4 * 4], name), name)
         if wrong < _SHARE * characters:

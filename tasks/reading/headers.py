@@ -13,7 +13,7 @@ WARC_FOUND = re.compile(rb"WARC/[01]\.\d{1,2}[ \t]*\r{0,2}\n(?=(?i:WARC-[a-z]|Co
 # An ARC line of more bytes, its end included, is none.
 LINE = 1 << 13
 
-# What stands in an ARC line behind the URL, and marks a line that may be one: address and date. Every part is bounded,
+# What follows the URL in an ARC line, and marks a possible ARC line: address and date. Every part is bounded,
 # so that the search for it takes time linear in what is searched.
 ARC_SIGN = re.compile(
     rb" (?P<ip>[0-9]{1,3}(?:\.[0-9]{1,3}){3}|(?=[0-9A-Fa-f.]{0,45}:)[0-9A-Fa-f:.]{1,45}"
@@ -107,7 +107,7 @@ def _behind_url(line: bytes) -> tuple[int, bytes, bytes, bytes, bytes] | None:
 
 
 def head_end(data: bytes, start: int, limit: int) -> tuple[int, int] | None:
-    """Where a head ends and what follows it begins: at the first empty line, whatever the line ends are."""
+    """Where a head ends and what follows it begins: at the first empty line, with any kind of line ends."""
     usual = data.find(b"\r\n\r\n", start, limit)
     bare = data.find(b"\n\n", start, limit if usual < 0 else usual + 1)
     if bare < 0 <= usual:

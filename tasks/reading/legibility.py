@@ -65,7 +65,7 @@ _ALPHABETS: dict[str, tuple[str, ...]] = {
     "iso8859-6": _ARABIC,
     "cp874": _THAI,
 }
-# Codecs that are taken for each other: those of one script, twins first.
+# Codecs that are mistaken for each other: codecs of one script, twins first.
 _FAMILIES = (
     ("cp1252", "iso8859-15", "mac-roman", "cp1250", "cp1254", "cp1257"),
     ("cp1250", "iso8859-2", "cp1252", "mac-latin2"),
@@ -218,7 +218,7 @@ def _is_latin(character: str) -> bool:
 
 
 def _alien_signs(text: str) -> int:
-    """How many signs that are no letters are in no text, or not where they are."""
+    """How many signs, other than letters, no text has, or has in other places."""
     wrong = 0
     last = len(text) - 1
     for match in _SIGN.finditer(text):
@@ -288,7 +288,7 @@ def _east_asian(text: str, codec: str) -> float:
             elif not _is_common(sign, standard, last):
                 wrong += 1
     if codec not in _JAPANESE:
-        # words of Korean have blanks between them, those of Chinese have none; kana are Japanese
+        # Korean has spaces between words, Chinese has none; kana are Japanese
         if codec != "cp949":
             wrong += len(_SPACED.findall(text)) + kana
     elif ideographs >= _LEAST_JAPANESE and not kana:

@@ -1,39 +1,47 @@
-"""The files that a source stands for, and which of them are read as one shard."""
+"""The files that a source names, and which of them are read as one shard."""
 
 import glob
 import gzip
+import logging
 import os
 import re
+import time
 import unicodedata
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from typing import Any
 from urllib.parse import unquote, urlsplit
+
+from fsspec.implementations.local import LocalFileSystem
 
 from gristmill.storage import files
 from gristmill.storage.printable import redact_url
 from gristmill.storage.remote.addresses import check_no_name, file_system
-from gristmill.tasks.reading import bounded_glob
 from gristmill.tasks.reading.range_plan import Range
 from gristmill.tasks.reading.record import NO_COLUMNS, Columns, Repositories
 
-# the folders at the root of Common Crawl's bucket: a list's line that begins so begins there
+log = logging.getLogger(__name__)
+
+# The folders at the root of Common Crawl's bucket: a list's line that begins with one is relative to that root.
 _AT_THE_ROOT = ("crawl-data/", "cc-index/")
 _SIGNS = re.compile(r"[*?\[]")
-# a crawl's list of 90,000 files has 12 MB; one that unfolds to more than memory has no end
+# A crawl's list of 90,000 files has 12 MB; a small compressed list can unpack to more than fits in memory.
 LARGEST_LIST = 256 << 20
+MAX_PASSED = 500_000  # files and folders that a pattern may visit without matching them: half a minute
+_FIRST_SECONDS, _SECONDS = 5.0, 10.0  # until the first log line about a pattern, and between two
 
 
 @dataclass(frozen=True)
 class Shard:
     """A file to be read: `format` is `archive`, `selection`, `jsonl`, `parquet`, `text`, `page`, `code`, or the
-    `module:function` of a user's reader.
+        `module:function` of a user's reader.
 
-    `name`: the path behind the folder that the source names, so that a document's id does not depend on where that
-    folder is, nor on which other files are in it; `columns`: of tables; `base`: where the archives are that a
-    selection names; `part`: the range of an archive that is read, None for all of it; `repositories`: how code is read,
-    whose path may be that of a folder.
+    `name`: the path below the folder that the source names, so that a document's id does not depend on where that
+        folder is, nor on which other files are in it; `columns`: of tables; `base`: where the archives are that a
+        selection names; `part`: the range of an archive that is read, None for all of it; `repositories`: how code is
+        read, whose path may be that of a folder.
     """
 
     format: str
@@ -45,7 +53,7 @@ class Shard:
     repositories: Repositories | None = None
 
 
-# A source has at least so many shards, if it has the files: workers want work.
+# A source has at least this many shards, if it has as many files, so that workers have work.
 _SHARDS = 16
 # So many files of a shard are named one by one, where it is recorded and in the arguments of its job.
 MAX_NAMED_FILES = 16
@@ -72,8 +80,8 @@ def together(read: Sequence[Shard], sizes: Sequence[int | None], shard_bytes: in
     """Which files of a source are read as one shard, by their places in it.
 
     Files go together in their order, up to `shard_bytes` as they are stored and up to a sixteenth of the source, so
-    that a small source has work for some workers, too. A larger file is alone; so is one whose size is not known
-    (None), whose address holds a login or a query, or whose folder is not that of the file before.
+    that a small source has work for some workers, too. A larger file is a shard by itself; so is one of unknown size
+    (None), one whose address has a login or a query, or one in another folder than the file before.
     """
     most = min(shard_bytes, sum(size or 0 for size in sizes) // _SHARDS)
     runs: list[range] = []
@@ -88,14 +96,14 @@ def together(read: Sequence[Shard], sizes: Sequence[int | None], shard_bytes: in
 
 
 def expected_shards(files: int, size: int | None, shard_bytes: int) -> int:
-    """How many shards `together` makes, about, of so many files with `size` bytes, None if unknown: exact for files of
+    """About how many shards `together` makes of `files` files with `size` bytes, None if unknown: exact for files of
     one size that divide a shard, too many where small files are beside a large one."""
     return files if size is None else min(files, max(_SHARDS, -(-size // shard_bytes)))
 
 
 def _folder(file: Shard) -> str | None:
-    """What stands before the file's name in its address; None where the name is written another way, or the address
-    holds what may be secret."""
+    """The part of the address before the file's name; None if the name is written another way, or if the address may
+    contain a secret."""
     whole = file.path.endswith(file.name) and redact_url(file.path) == file.path
     return file.path.removesuffix(file.name) if whole else None
 
@@ -174,8 +182,8 @@ def expand(patterns: Sequence[str]) -> list[str]:
 
 
 def files_of(patterns: Sequence[str], folders: bool = False) -> dict[str, str]:
-    """The names of the files, by path: what is behind a glob's fixed folder, a line of a list, else the file's own.
-    `folders`: local ones may be named, too."""
+    """The names of the files, by path: the part after a glob's fixed folder, a line of a list, else the file's own
+    name. `folders`: local ones may be named, too."""
     names: dict[str, str] = {}
     for pattern in patterns:
         fs, inner = file_system(pattern)
@@ -187,7 +195,7 @@ def files_of(patterns: Sequence[str], folders: bool = False) -> dict[str, str]:
             pattern_names = {pattern if "://" in pattern else inner: _name(redact_url(inner).rsplit("/", 1)[-1])}
         elif any(c in redact_url(pattern) for c in ("*[" if pattern.startswith("http") else "*?[")):
             literal = _literal_folder(inner) if files.is_local(pattern) else ""
-            matches = bounded_glob.glob(glob.escape(literal) + inner[len(literal) :] if literal else pattern)
+            matches = bounded_glob(glob.escape(literal) + inner[len(literal) :] if literal else pattern)
             if not matches:
                 raise FileNotFoundError(f"no file matches the source's pattern {redact_url(pattern)}")
             if not files.is_local(pattern):
@@ -280,7 +288,7 @@ def _as_named(fs: Any, pattern: str, inner: str, match: str) -> str:
 
 
 def _name(name: str) -> str:
-    """A name that any store and table takes: bytes of a file's name that are no UTF-8 are written out."""
+    """A name that any store and table takes: bytes of a file's name that are not UTF-8 are escaped."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
@@ -317,7 +325,7 @@ def files_of_list(path: str) -> dict[str, str]:
 
 
 def _leads_up(line: str) -> bool:
-    """Whether a line has `..` as a part of its path, also where it is written so that a server alone reads it."""
+    """Whether a line has `..` as a part of its path, also if it is escaped so that only a server reads it."""
     while (plain := unquote(line)) != line:
         line = plain
     return ".." in re.split(r"[/\\?#]", line)
@@ -350,3 +358,44 @@ def _check_lines(path: str, lines: list[str]) -> None:
 
     for host in sorted(filter(None, hosts - {own})):
         check_public(host, f"the list {redact_url(path)} names")
+
+
+class _Counting(LocalFileSystem):
+    """A local file system that counts the entries it lists for one pattern."""
+
+    cachable = False  # each pattern has its own count
+
+    def __init__(self, pattern: str) -> None:
+        super().__init__()
+        self._pattern = pattern
+        self._last = pattern.rstrip("/").rpartition("/")[2]
+        self._passed = self._seen = 0
+        self._next = time.monotonic() + _FIRST_SECONDS
+
+    def ls(self, path: str, detail: bool = False, **kwargs: Any) -> list[Any]:
+        """The entries of a folder. Raises ValueError, which fsspec's walk does not catch, after MAX_PASSED."""
+        entries = super().ls(path, detail=detail, **kwargs)
+        names = (entry["name"] if detail else entry for entry in entries)
+        self._passed += sum(not fnmatchcase(name.rpartition("/")[2], self._last) for name in names)
+        self._seen += len(entries)
+        if self._passed > MAX_PASSED:
+            raise ValueError(
+                f"the pattern {self._pattern} visits more than {MAX_PASSED:,} files and folders that do not "
+                "match; begin it with the folder that has the files"
+            )
+        if (now := time.monotonic()) > self._next:
+            self._next = now + _SECONDS
+            log.warning("%s: checked %s files and folders so far, now %s", self._pattern, f"{self._seen:,}", path)
+        return entries
+
+
+def bounded_glob(pattern: str) -> list[str]:
+    """Paths that match a pattern, as `files.glob` returns them.
+
+    A local pattern with `**`, such as `/**/*.jsonl`, could visit all disks of the machine. It raises ValueError after
+    MAX_PASSED files and folders that do not match, and logs its progress.
+    """
+    if "**" not in pattern or not files.is_local(pattern):
+        return files.glob(pattern)
+    inner = pattern.removeprefix("file://")
+    return sorted(_Counting(inner).glob(inner))

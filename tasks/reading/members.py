@@ -46,7 +46,7 @@ class Decoder(Protocol):
 
     @property
     def needs_input(self) -> bool:
-        """Nothing more comes out of what it has."""
+        """Whether it can produce nothing more without more input."""
 
     @property
     def eof(self) -> bool:
@@ -238,7 +238,7 @@ class Content:
         self.data = b""
 
     def peek(self, size: int) -> bytes:
-        """The file's next bytes, `size` of them if there are so many."""
+        """The file's next bytes, `size` of them if there are that many."""
         while len(self.data) < size and (block := self.stored.read()):
             self.data += block
         return self.data[:size]
@@ -287,8 +287,8 @@ class Content:
         return b""
 
     def pieces(self, end: int | None = None) -> Iterator[bytes]:
-        """All content from here on, of whatever kind, without the zeros and blanks between and behind the members. It
-        ends ahead of a member that begins at the byte `end` of the file, or behind it.
+        """All content from here on, of any kind, without the zeros and blanks between and after the members. It ends
+        before a member that begins at or after the byte `end` of the file.
 
         Raises OSError where a member is damaged, the file ends inside it or none begins, once what came before is
         given: before damage, but for what the last 64 KiB of the file and two blocks held. Holds these, at most

@@ -150,7 +150,7 @@ def types_of_footer(file: Shard) -> Iterator[tuple[Types, list[str]]]:
     where = redact_url(file.path)
     own = file.columns.own_of(schema.names)
     if parquet_rows.check_schema(schema, [theirs for _, theirs in own]):
-        return  # so does such a file
+        return  # its rows go to the ledger, too
     yield {ours: (_plain(schema.field(theirs).type), where) for ours, theirs in own}, schema.names
 
 
@@ -221,7 +221,7 @@ def _clash(source: str, name: str, one: tuple[str, str], other: tuple[str, str])
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
-    """A type of Parquet without what is a matter of storage alone."""
+    """A type of Parquet without details that only concern storage."""
     if pa.types.is_dictionary(kind):
         return _plain(kind.value_type)
     if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):

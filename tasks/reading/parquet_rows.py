@@ -40,8 +40,8 @@ BinaryFile = io.BufferedReader | io.RawIOBase
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows from number `start` of a group on. `batch`: those that are not too large; `large`: the numbers within these
-    rows of those that are."""
+    """Consecutive rows of a group, from number `start` on. `batch`: the rows that are not too large; `large`: the
+    positions of the others."""
 
     start: int
     batch: pa.RecordBatch
@@ -116,7 +116,7 @@ def decode(
 ) -> Iterator[Rows]:
     """The rows of a group in their order, with these columns, 256 at a time or fewer.
 
-    `file`: that of `rows`, with its footer; `max_bytes`: of a row's strings: a larger row may be left out
+    `file`: the file of `rows`, with its footer; `max_bytes`: of a row's strings: a larger row may be left out
     of its batch. Raises UndecodableError for what cannot be decoded within the limits of the guard, or at all.
     """
     chunks = file.metadata.row_group(group)
@@ -177,7 +177,7 @@ def _rows(start: int, result: dict[str, Any]) -> Rows:
 
 
 def check_schema(schema: pa.Schema, columns: Sequence[str]) -> str:
-    """Why columns of a file cannot be carried, whatever they hold; "" if they can."""
+    """Why columns of a file cannot be carried, regardless of their values; "" if they can."""
     fields = 0
     for name in columns:
         waiting = [(schema.field(name).type, 1)]

@@ -1,9 +1,8 @@
-"""Ranges of a large file, each read by a job of its own, and whether those of an archive were read as the whole file
-would be.
+"""Ranges of a large file, each read by its own job, and whether the ranges of an archive were read like the whole file.
 
-A range of an archive has the records that begin in it, the last one to its end. Where the first one begins is looked
-for, and what looks like a member may lie within another. So each job says where it began and where the next range has
-to, and only if all of that fits is what the ranges gave, one after the other, what the whole file gives.
+A range of an archive has the records that begin in it, including the whole last one. A job searches for the first
+record, and what looks like a member may be inside another. So each job reports where it began and where the next range
+must begin. Only if all of these fit do the ranges, one after the other, have the records of the whole file.
 """
 
 from collections.abc import Sequence
@@ -30,7 +29,7 @@ class Resume:
 
 @dataclass(frozen=True)
 class LineStart:
-    """Where the lines of a range begin in the file's content: `base`, bytes ahead of it, and `number`, ends of lines in
+    """Where the lines of a range begin in the file's content: `base`, bytes before it, and `number`, ends of lines in
     these; `within`: it begins within a line, which is another range's; `stop`: lines that begin from this byte of the
     content on are not the range's, None if all that follow are."""
 
@@ -58,10 +57,10 @@ EMPTY = Range(0, 0)
 
 @dataclass(frozen=True)
 class RangeRead:
-    """How a range was read. `first`: how its reading began, with a `base` of 0 where that is not known; None if no
-    record begins in it. `next`: how that of what follows has to; None at the file's end. `complete`: False where it was
-    left at a record whose offset counts the content before the range. `rewinds`, `salvage`: what was read a second
-    time."""
+    """How a range was read. `first`: how its reading began, with a `base` of 0 if that is unknown; None if no record
+    begins in it. `next`: how the reading of the next range must begin; None at the file's end. `complete`: False if
+    reading stopped at a record whose offset counts the content before the range. `rewinds`, `salvage`: what was read a
+    second time."""
 
     first: Resume | None = None
     next: Resume | None = None
@@ -72,8 +71,8 @@ class RangeRead:
 
 @dataclass
 class Reading:
-    """How far the reading of a file, or of its range, is. `bytes`: those of it that were read, as they are stored;
-    `range`: how the range was read, once it is."""
+    """The progress of reading a file, or a range of it. `bytes`: bytes that were read, as stored; `range`: how the
+    range was read, once it is."""
 
     bytes: int = 0
     range: RangeRead | None = None
@@ -91,8 +90,8 @@ def ranges_of(size: int | None, range_bytes: int) -> list[Range | None]:
 
 def corrected(read: Sequence[tuple[Range, RangeRead]]) -> list[Range | None]:
     """For each range of a file, in order, None if it was read as the whole file would be, else what is to be read in
-    its place: from the first such range on, all that is left of the file by this one, and nothing by those behind
-    it."""
+    its place: from the first such range on, all that is left of the file by this one, and nothing by the ranges
+    after it."""
     resume = read[0][1].first
     for index, (part, range_read) in enumerate(read):
         if _is_inside(resume, part) != (range_read.first is not None) or (
@@ -118,7 +117,7 @@ def _fits(range_read: RangeRead, resume: Resume | None) -> bool:
 
 
 def _next_resume(range_read: RangeRead, resume: Resume) -> Resume | None:
-    """How the reading goes on behind a range that began with `resume`, whatever it took for its `base`."""
+    """How reading continues after a range that began with `resume`, whatever `base` it assumed."""
     if range_read.next is None or range_read.first is None:
         return None
     return replace(

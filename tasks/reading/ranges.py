@@ -1,13 +1,13 @@
-"""Ranges of a file: where the reading of one begins and ends, in archives and in files of lines.
+"""Ranges of a file: where the reading of a range begins and ends, in archives and in files of lines.
 
-In an archive these are records that a look at their beginning finds for sure. A file of lines is compressed in members,
-or not at all, and is divided where lines begin.
+In an archive a range begins with a record that is recognized by its first bytes. A file of lines is compressed in
+members, or not at all, and is divided where lines begin.
 
-A line's number counts those before it, and members do not say how many they hold. So the lines of all ranges are
-counted first, each range by a job of its own, and `divide` says from these counts where each range begins, with which
-line, and how much of the content it has. A range has the lines that begin in its content, the last one to its end.
+A line's number counts the lines before it, and members do not record how many they have. So the lines of all ranges are
+counted first, each range by its own job. From these counts `divide` computes where each range begins, with which line,
+and how much of the content it has. A range has the lines that begin in its content, the last one to its end.
 
-What looks like the beginning of a member may lie within another. So each count says where it began and where the next
+What looks like the beginning of a member may be inside another. So each count says where it began and where the next
 one has to: from the first range on that does not fit, one job reads all that is left of the file.
 """
 
@@ -122,9 +122,9 @@ def _resume(buffer: RecordBuffer) -> Resume:
 
 
 def is_behind(buffer: RecordBuffer, end: int) -> bool:
-    """Whether the place is a record's beginning behind the range that ends there, where another job finds it too.
+    """Whether the place is the beginning of a record after the range that ends there, which another job also finds.
 
-    Else the record, or what is damaged, belongs to the range that is read: what comes next is looked for from there.
+    Otherwise the record, or the damage, belongs to this range, and the search for the next record continues from there.
     """
     if buffer.plain:
         return _stored(buffer) >= end and buffer.skip_blanks() and _begins_for_sure(buffer)
@@ -156,10 +156,10 @@ _MAGIC_BYTES = 4
 
 @dataclass(frozen=True)
 class LineCount:
-    """What a range holds. `first`: where its first member begins in the file, or it itself where the file is not
-    compressed; None if none does. `next`: where that of what follows has to; None where nothing does. `bytes`, `lines`:
+    """The contents of a range. `first`: where in the file its first member begins, or the range itself if the file is
+    not compressed; None if no member does. `next`: where the next range must begin; None at the end. `bytes`, `lines`:
     of its content, and ends of lines in it; `within`: it ends within a line. `whole`: it was not counted to its end,
-    since its last member is as long as many ranges: what is left of the file is to be read by one job."""
+    since its last member is as long as many ranges, so one job must read the rest of the file."""
 
     first: int | None = None
     next: int | None = None
@@ -181,7 +181,7 @@ def count(path: str, part: Range, remote_io: RemoteIOConfig) -> LineCount:
     head = streams.fetch(path, 0, _MAGIC_BYTES, remote_io)
     compressed, dictionary = known_of(path, remote_io)
     if not compressed:
-        # frames without content ahead of lines: nobody writes them, and Content knows what becomes of them
+        # frames without content before lines: nobody writes them, and Content handles them
         return LineCount(0, whole=True) if SKIPPABLE.match(head) else _count_plain(path, part, remote_io)
     for offset in _candidates(path, part, remote_io):
         with open_content(path, remote_io, offset) as content:
@@ -193,7 +193,7 @@ def count(path: str, part: Range, remote_io: RemoteIOConfig) -> LineCount:
 
 def divide(line_counts: Sequence[tuple[Range, LineCount]]) -> list[Range]:
     """What is read in the place of each range of a file, in order: ranges whose first line is known. Where they do not
-    fit, all that is left of the file by one, and nothing by those behind it."""
+    fit, all that is left of the file by one, and nothing by those after it."""
     ranges: list[Range] = []
     offset: int | None = 0
     start = LineStart()
@@ -239,7 +239,7 @@ def _candidates(path: str, part: Range, remote_io: RemoteIOConfig) -> Iterator[i
                 if part.end is not None and base + match.start() >= part.end:
                     return
                 yield base + match.start()
-            # a beginning that lies across two pieces is found with the second
+            # a beginning that is split between two pieces is found with the second
             offset, tail = offset + len(piece), data[-_MAGIC_BYTES + 1 :]
 
 

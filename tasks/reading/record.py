@@ -63,7 +63,7 @@ COLUMNS = {
 @dataclass(frozen=True)
 class Repositories:
     """`unit`: what a document is; `document_bytes`: of a document of several files at most, in UTF-8, one larger file
-    aside; `file_header`: the line ahead of each file in such a document; `leave_out`: what files are dropped as;
+    aside; `file_header`: the line before each file in such a document; `leave_out`: what files are dropped as;
     `repeated_headers`: license headers that an earlier file of the repository has are kept; `archive_bytes`: that an
     archive may unfold to."""
 
@@ -83,9 +83,9 @@ OWN_NAME = re.compile(r"\w[\w -]*")
 
 @dataclass(frozen=True)
 class Columns:
-    """Names of the columns, or keys, that are read; None for one that there is not. `own`: those that documents carry,
-    as (name there, name in the file); `every`: all that have no other use; `pages`: whether the column `text` holds the
-    bytes of pages, which are extracted, and no texts."""
+    """Names of the columns, or keys, that are read; None for a missing one. `own`: columns that documents carry, as
+    (name there, name in the file); `every`: all columns without another use; `pages`: whether the column `text` has the
+    bytes of pages, which are extracted, instead of texts."""
 
     text: str = "text"
     url: str | None = None
@@ -101,7 +101,7 @@ class Columns:
         return tuple(name for name in (self.text, self.url, self.id, self.date) if name)
 
     def own_of(self, there: Sequence[str]) -> list[tuple[str, str]]:
-        """Those of a file's columns that documents carry: the name that they have there, and that in the file."""
+        """The columns of a file that documents carry: their name in the documents, and their name in the file."""
         if self.every:
             return [(name, name) for name in there if name not in self.named]
         return [(ours, theirs) for ours, theirs in self.own if theirs in there]
@@ -137,7 +137,7 @@ MAX_DEPTH = 32  # of a value within a column: deeper ones cannot be written
 
 
 def oversized(own: Mapping[str, Any]) -> str:
-    """Why the columns of a record cannot be carried, whatever their types are; "" if they can.
+    """Why the columns of a record cannot be carried, regardless of their types; "" if they can.
 
     Counts each name within a column once, however many objects of a list have it.
     """

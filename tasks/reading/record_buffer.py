@@ -30,7 +30,7 @@ def find_member(content: Content, offset: int, stop: int | None = None) -> bool:
     """Go to the first place in the file, from `offset` on, where a member begins, and in it a record.
 
     A record that is not compressed is looked for only where no compressed one was met. False if there is none, at the
-    file's end or 8 KiB behind `stop`.
+    file's end or 8 KiB after `stop`.
     """
     content.back(offset)
     signs = MAGIC if content.compressed else _MAGIC_OR_RECORD
@@ -168,7 +168,7 @@ class RecordBuffer:
         return have
 
     def skip(self, size: int) -> int:
-        """Skip so many bytes of content without holding them; how many there were."""
+        """Skip `size` bytes of content without holding them; returns how many there were."""
         skipped = 0
         while skipped < size and (have := self.need(1)):
             step = min(size - skipped, have)

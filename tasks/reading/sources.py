@@ -103,7 +103,7 @@ def look(path: str) -> Look:
 
 
 def _suffix(path: str) -> str:
-    """The last suffix ahead of that of a compression, without its point."""
+    """The last suffix before the suffix of a compression, without its dot."""
     parts = path.rsplit("/", 1)[-1].lower().split(".")[1:]
     while parts and parts[-1] in ("gz", "zst", "lz4"):
         parts.pop()
@@ -119,13 +119,13 @@ def _beginning(path: str) -> Beginning:
                 head += piece
                 if len(head) > _HEAD:
                     return Beginning(path, head[:_HEAD], False, stored)
-        except OSError:  # damage, behind what is sound
+        except OSError:  # damage after a sound part
             return Beginning(path, head, False, stored)
     return Beginning(path, head, True, stored)
 
 
 def languages(texts: Sequence[str]) -> Counter[str]:
-    """Texts by their most probable language (ISO 639 code), those of which it is unsure left out."""
+    """Texts by their most probable language (ISO 639 code), without texts whose language is uncertain."""
     from gristmill.tasks.models.language import Identification, identified
 
     labels, _ = identified(

@@ -27,7 +27,7 @@ else:
     parquet_rows = wrapt.lazy_import("gristmill.tasks.reading.parquet_rows")
 
 _DETAIL = 200
-# The name of a page, also as it is stored: packed, or with a query behind it (wget).
+# The name of a page, also as it is stored: compressed, or followed by a query (wget).
 _HTML_NAME = re.compile(r"\.s?html?(?:\?[^/]*)?(?:\.(?:gz|zst))?$", re.IGNORECASE)
 _DAMAGE = (OSError, EOFError, pa.ArrowException)
 _PATH_END = re.compile("[?#]")  # begins the query or the fragment of an address
@@ -44,18 +44,19 @@ def records(
 ) -> Iterator[Record]:
     """A record for every row, in the file's order; `offset` is the row's number from 0, blank lines counted.
 
-    `part`: the rows of a range alone: lines that begin in it, as `ranges.lines.divide` gave it, or row groups of a
+    `part`: only the rows of a range: lines that begin in it, as `ranges.divide` gave it, or row groups of a
     Parquet file, which are divided by their numbers, so that each is in one range, whatever the footer says.
 
     `format`: `jsonl` (plain, gzip, zstd or lz4), `parquet`, or `text` or `page` (a file is a document, of text or a
-    page). A row without a text, or with something else in its place, has the problem `no_text`, one over
-    `max_bytes` `too_large`, a line that is no JSON object or a string of Parquet that is not UTF-8 `damaged_record`
-    (a text in a column of bytes may have another encoding, which is detected); so has every row of a Parquet file
-    that cannot be read, and the place where another file cannot be read on, once for all that is lost there.
-    `reading` learns how far it is.
-    Rows of Parquet are decoded in a guarded process (`gristmill.tasks.reading.parquet_rows`). Holds a line and the
-    8 MiB of the file read last, or 256 rows. Raises FileNotFoundError,
-    RemoteIOError, and ValueError for a Parquet file without a column that is asked for.
+    page). A row without a text, or with something else in its place, has the problem `no_text`, one over `max_bytes`
+    `too_large`, a line that is not a JSON object or a string of Parquet that is not UTF-8 `damaged_record` (a text in a
+    column of bytes may have another encoding, which is detected); so has every row of a Parquet file that cannot be
+    read, and the place from which another file cannot be read, once for everything after it. `reading` is updated with
+    the progress.
+
+    Rows of Parquet are decoded in a guarded process (`gristmill.tasks.reading.parquet_rows`). Holds a line and the last
+    8 MiB of the file, or 256 rows. Raises FileNotFoundError, RemoteIOError, and ValueError for a Parquet file without a
+    requested column.
     """
     return _READERS[format](path, columns, max_bytes, remote_io, reading or Reading(), part)
 
@@ -207,7 +208,7 @@ def _parquet(
                         number += len(rows.batch) + len(rows.large)
                         reading.bytes = size * number // file.metadata.num_rows - begin
                 except (*_DAMAGE, parquet_rows.UndecodableError) as error:
-                    # more rows than the file has bytes are a lie of its footer, and no reason to write as many
+                    # if there are more rows than bytes, the footer is wrong, and one row of the ledger is enough
                     lost_rows = range(number, end) if end - number <= size else [number]
                     for row in lost_rows:
                         yield lost(row, "damaged_record", f"rows {number} to {end - 1} cannot be read: {error}")
@@ -317,7 +318,7 @@ def _values(batch: pa.RecordBatch, name: str) -> list[Any]:
     try:
         return values.to_pylist()
     except (OverflowError, ValueError):
-        # a time outside of the years 1 to 9999 stays a number, which is no date
+        # a time outside of the years 1 to 9999 stays a number, which is not a date
         return [_time_or_number(value) for value in values]
 
 

@@ -1,21 +1,147 @@
-"""The license of a page's own content: by links, metadata, JSON-LD and the sentences around them.
+"""The license of a page's own content, from links, metadata, JSON-LD and the sentences around them.
 
-Precision goes first: a license that the words around it do not tie to the page is not recorded as the page's. Pages
-mention licenses of pictures, of software and of works that they quote, and some explain licenses.
+Precision is more important than recall: a license that the words around it do not tie to the page is not recorded as
+the page's. Pages mention licenses of pictures, of software and of works that they quote, and some explain licenses.
+
+Licenses are named by their SPDX identifiers. A license without a version is named by its family, such as `CC-BY-SA`,
+which is not an SPDX identifier, since its version is unknown.
 """
 
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from resiliparse.extract import html2text
 from resiliparse.parse.html import ElementNode
 
-from gristmill.tasks.rights.license_names import ADDRESS_WORDS, of_address, of_words
+from gristmill.tasks.source_code.licenses import expression
 
 if TYPE_CHECKING:
     from resiliparse.parse.html import HTMLTree
+
+
+# ---- SPDX identifiers of the addresses and names by which pages state licenses
+
+_CC = re.compile(
+    r"creativecommons\.(?:org|net)/(?:licen[sc]es|publicdomain)/(?P<kind>[a-z+-]{2,20})"
+    r"(?:/(?P<version>\d\.\d)(?:/(?P<port>[a-z]{2,4})(?![a-z]))?)?",
+    re.I,
+)
+_GNU = re.compile(
+    r"gnu\.org/(?:copyleft|licen[sc]es)/(?:old-licen[sc]es/)?(?P<name>fdl|gpl|lgpl|agpl)(?:-(?P<version>\d\.\d))?"
+    r"(?![a-z]*-(?:faq|howto))",
+    re.I,
+)
+_ADDRESSES = (
+    (re.compile(r"nationalarchives\.gov\.uk/doc/open-government-licence/version/(\d)", re.I), "OGL-UK-{}.0"),
+    (re.compile(r"opendatacommons\.org/licen[sc]es/odbl(?:/(\d))?", re.I), "ODbL-1.0"),
+    (re.compile(r"opendatacommons\.org/licen[sc]es/by(?:/(\d))?", re.I), "ODC-By-1.0"),
+    (re.compile(r"opendatacommons\.org/licen[sc]es/pddl(?:/(\d))?", re.I), "PDDL-1.0"),
+    (re.compile(r"etalab\.gouv\.fr/licence-ouverte|github\.com/etalab/licence-ouverte", re.I), "etalab-2.0"),
+    (re.compile(r"(?:opensource\.org|spdx\.org)/licen[sc]es/([A-Za-z0-9.+-]{2,40}?)(?:\.(?:php|html))?/?\Z"), "{}"),
+    (re.compile(r"apache\.org/licen[sc]es/LICENSE-2\.0", re.I), "Apache-2.0"),
+    (re.compile(r"unlicense\.org/?\Z", re.I), "Unlicense"),
+)
+# Words in the addresses of licenses of texts: a link to one of software is hardly ever about the page.
+ADDRESS_WORDS = (
+    *("creativecommons.", "gnu.org/copyleft", "gnu.org/licen", "open-government-licence", "opendatacommons.org"),
+    "licence-ouverte",
+)
+
+_ELEMENTS = {"nc": "NC", "nd": "ND", "sa": "SA", "by": "BY"}
+_ORDER = ("BY", "NC", "SA", "ND")  # as SPDX writes it: CC-BY-NC-SA, CC-BY-NC-ND
+_SHORT = re.compile(
+    r"\bCC(?:[ -](?P<kind>BY(?:[ -](?:NC|ND|SA)\b){0,3})(?:[ -]v?(?P<version>\d\.\d))?|0(?:[ -](?P<zero>1\.0))?)\b"
+)
+_LONG = re.compile(
+    r"Creative\s+Commons(?:\s+Public)?\s*[:,-]?\s*(?P<kind>Attribution(?:[\s,/\u2013-]{1,4}"
+    r"(?:Non[\s-]?Commercial|No[\s-]?Deriv\w{0,8}(?:\s+Works?)?|Share[\s-]?Alike)){0,3})"
+    r"(?:\s+Public)?(?:\s*[,(]?\s*(?:Licen[sc]e\s+)?(?:v(?:ersion)?\.?\s*)?(?P<version>[1-4]\.\d))?",
+    re.I,
+)
+_ZERO = re.compile(r"Creative\s+Commons\s+(?:Zero|CC0)|\bCC0\b|CC\s+Zero", re.I)
+_FDL = re.compile(
+    r"(?:GNU\s+Free\s+Documentation\s+Licen[sc]e|\bGFDL\b)(?:,?\s+v(?:ersion)?\.?|-)?(?:\s?(?P<version>1\.[123])"
+    r"(?P<later>\+|,?\s+or\s+(?:any\s+)?later|-or-later)?)?",
+    re.I,
+)
+
+
+def of_address(address: str) -> str | None:
+    """The license at an address, such as `CC-BY-4.0` for creativecommons.org/licenses/by/4.0/; None for another one."""
+    address = address[:2000]
+    if match := _CC.search(address):
+        return _creative_commons(match["kind"].lower(), match["version"], match["port"])
+    if match := _GNU.search(address):
+        name = match["name"].upper()
+        name = "GFDL" if name == "FDL" else name
+        return f"{name}-{match['version']}-only" if match["version"] else name
+    for pattern, identifier in _ADDRESSES:
+        if match := pattern.search(address):
+            return _known(identifier.format(*match.groups()))
+    return None
+
+
+def of_words(text: str) -> str | None:
+    """The license that a statement names, by its address or its usual name; None for none, or for several."""
+    text = text[:2000]
+    if address := of_address(text):
+        return address
+    names = {_of_kind(match["kind"], match["version"]) for match in _LONG.finditer(text)}
+    names |= {_of_kind(match["kind"], match["version"]) for match in _SHORT.finditer(text) if match["kind"]}
+    if _ZERO.search(text):
+        names.add("CC0-1.0")
+    for match in _FDL.finditer(text):
+        end = "or-later" if match["later"] else "only"
+        names.add(f"GFDL-{match['version']}-{end}" if match["version"] else "GFDL")
+    # `CC BY` beside `Creative Commons Attribution 4.0` is the same license
+    names = {name for name in names if not any(re.match(rf"{re.escape(name)}-\d", other) for other in names)}
+    if len(names) > 1:
+        return None
+    return names.pop() if names else _known(text.strip()) if len(text) < 60 and " " not in text.strip() else None
+
+
+def _of_kind(words: str, version: str | None) -> str:
+    """The license of Creative Commons with these elements, in their short (`BY-NC`) or their long names."""
+    squeezed = re.sub(r"[^a-z]", "", words.lower())
+    if squeezed.startswith("by"):
+        elements = re.findall("by|nc|nd|sa", squeezed)
+        return _joined({each.upper() for each in elements}, version)
+    long_names = {"NC": "noncommercial", "ND": "noderiv", "SA": "sharealike"}
+    return _joined({"BY", *(short for short, long in long_names.items() if long in squeezed)}, version)
+
+
+def _joined(parts: set[str], version: str | None) -> str:
+    name = "-".join(["CC", *(each for each in _ORDER if each in parts)])
+    return f"{name}-{version}" if version else name
+
+
+def _creative_commons(kind: str, version: str | None, port: str | None) -> str | None:
+    if kind == "zero":
+        return "CC0-1.0"
+    if kind == "mark":
+        return "CC-PDM-1.0"
+    if kind in ("publicdomain", "certification"):
+        return "CC-PDDC"
+    parts = {_ELEMENTS[each] for each in kind.split("-") if each in _ELEMENTS}
+    if not parts or len(parts) != len(kind.split("-")):
+        return None
+    name = _joined(parts, version)
+    ported = f"{name}-{port.upper()}" if port and version else ""
+    if "BY" not in parts:  # the first licenses did without; SPDX has one of them
+        return _known(name)
+    return ported if ported and _known(ported) else name
+
+
+@cache
+def _known(identifier: str) -> str | None:
+    """An identifier as SPDX writes it; None for one that it does not have."""
+    return expression(identifier) if re.fullmatch(r"[A-Za-z0-9.+-]{2,60}", identifier) else None
+
+
+# ---- whether a page states a license, and where
 
 Scope = Literal["page", "part"]
 PAGE: Scope = "page"
@@ -73,8 +199,8 @@ def of_fields(headers: Iterable[Sequence[str]]) -> License | None:
         if name == "link" and "license" in value:
             for match in _LINK_FIELD.finditer(value[:8000]):
                 relation = re.search(r"rel\s*=\s*\"?([^\";]*)", match[2])
-                if relation and "license" in relation[1].lower().split() and (found := of_address(match[1])):
-                    return License(found, PAGE, "header")
+                if relation and "license" in relation[1].lower().split() and (identifier := of_address(match[1])):
+                    return License(identifier, PAGE, "header")
     return None
 
 
@@ -97,39 +223,41 @@ def _elements(tree: "HTMLTree", selector: str) -> "list[ElementNode]":
     return tree.document.query_selector_all(selector).values() if tree.document is not None else []
 
 
-def _one(found: dict[str, License]) -> License | None:
+def _one(licenses: dict[str, License]) -> License | None:
     """The license that all of some name: the one with a version, where others name its family."""
     versioned = {
-        name: each for name, each in found.items() if not any(re.match(rf"{re.escape(name)}-\d", o) for o in found)
+        name: each
+        for name, each in licenses.items()
+        if not any(re.match(rf"{re.escape(name)}-\d", o) for o in licenses)
     }
     return next(iter(versioned.values())) if len(versioned) == 1 else None
 
 
 def _of_links(tree: "HTMLTree") -> list[License]:
-    found = []
+    licenses = []
     for link in _elements(tree, "link[rel~=license i]"):
         if identifier := of_address(link.getattr("href") or ""):
-            found.append(License(identifier, PAGE, "link"))
-    return found
+            licenses.append(License(identifier, PAGE, "link"))
+    return licenses
 
 
 _META_TAGS = ", ".join(f'meta[{key}*="{word}" i]' for key in ("name", "property") for word in ("right", "license"))
 
 
 def _of_metas(tree: "HTMLTree") -> list[License]:
-    found = []
+    licenses = []
     for meta in _elements(tree, _META_TAGS):
         name = (meta.getattr("name") or meta.getattr("property") or "").strip().lower()
         if name in _METAS and (identifier := of_words(meta.getattr("content") or "")):
-            found.append(License(identifier, PAGE, "meta"))
-    return found
+            licenses.append(License(identifier, PAGE, "meta"))
+    return licenses
 
 
 # ---- JSON-LD
 
 
 def _of_json(tree: "HTMLTree") -> list[License]:
-    found = []
+    licenses = []
     for script in _elements(tree, 'script[type="application/ld+json"]')[:_MAX_SCRIPTS]:
         text = script.text or ""
         if "license" not in text or len(text) > _MAX_JSON:
@@ -142,8 +270,8 @@ def _of_json(tree: "HTMLTree") -> list[License]:
             if identifier := _of_value(node.get("license")):
                 types = node.get("@type")
                 named = {each for each in (types if isinstance(types, list) else [types]) if isinstance(each, str)}
-                found.append(License(identifier, PAGE if named & _PAGES else PART, "json-ld"))
-    return found
+                licenses.append(License(identifier, PAGE if named & _PAGES else PART, "json-ld"))
+    return licenses
 
 
 def _nodes(value: Any) -> Iterator[dict[str, Any]]:
@@ -224,15 +352,15 @@ def _of_anchors(tree: "HTMLTree") -> list[License]:
         if (identifier := of_address(anchor.getattr("href") or ""))
     ][-_MAX_ANCHORS:]
     is_about_licenses = len({identifier for _, identifier in anchors}) > _MANY
-    found = []
+    licenses = []
     for anchor, identifier in anchors:
         is_rel = "license" in (anchor.getattr("rel") or "").lower().split()
         scope, source = _scope(anchor, is_rel)
         if scope == PAGE and is_about_licenses and source != "footer":
             continue
         if scope:
-            found.append(License(identifier, scope, "rel" if is_rel else source))
-    return found
+            licenses.append(License(identifier, scope, "rel" if is_rel else source))
+    return licenses
 
 
 def _scope(anchor: "ElementNode", is_rel: bool) -> tuple[Scope | None, str]:
@@ -289,12 +417,12 @@ _NAME = re.compile(
 def _of_sentences(tree: "HTMLTree") -> list[License]:
     """Licenses that a sentence about the page names."""
     text = html2text.extract_plain_text(tree, main_content=False, alt_texts=False)
-    found = []
+    licenses = []
     for match in list(_NAME.finditer(text))[-_MAX_ANCHORS:]:
         begin = text.rfind("\n", 0, match.start()) + 1
         end = text.find("\n", match.end())
         words = text[max(begin, match.start() - _CONTEXT) : match.start()]
         named = text[match.start() : end if end >= 0 else len(text)][:200]
         if _scope_of(words) == PAGE and (identifier := of_words(_SENTENCE.split(named)[0])):
-            found.append(License(identifier, PAGE, "text"))
-    return found
+            licenses.append(License(identifier, PAGE, "text"))
+    return licenses

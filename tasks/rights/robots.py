@@ -171,13 +171,13 @@ class Robots:
 
     def _by_token(self, agents: Sequence[str]) -> dict[str, list[str]]:
         """The agents by the names in the file that they go by."""
-        asked = tuple(agents)
-        if asked not in self._asked:
+        key = tuple(agents)
+        if key not in self._asked:
             groups: dict[str, list[str]] = {}
-            for agent in asked:
+            for agent in key:
                 groups.setdefault(self.token(agent), []).append(agent)
-            self._asked = {asked: groups}
-        return self._asked[asked]
+            self._asked = {key: groups}
+        return self._asked[key]
 
     def _usages(self, use: str, preference: str) -> "protego.Protego":
         """A robots.txt by which a URL may be fetched exactly if this preference is stated for it.
@@ -211,12 +211,12 @@ class Robots:
         return ""
 
     def _usage_line(self, url: str, token: str, preference: str) -> str:
-        found: tuple[int, Rule] | None = None
+        longest: tuple[int, Rule] | None = None
         for rule in list(_of_group(self.rules, token, "usage"))[:_MAX_CANDIDATES]:
             path, stated = _preferences(rule.value)
-            if preference in stated and matches(url, path) and (found is None or len(path) > found[0]):
-                found = len(path), rule
-        return "" if found is None else f"line {found[1].number}: {_printable(found[1].text)}"
+            if preference in stated and matches(url, path) and (longest is None or len(path) > longest[0]):
+                longest = len(path), rule
+        return "" if longest is None else f"line {longest[1].number}: {_printable(longest[1].text)}"
 
 
 def _begin(url: str) -> tuple[str, bool]:

@@ -10,10 +10,9 @@ from gristmill.storage.schema import SELECTION
 from gristmill.tasks.dedup.takedowns import taken_down
 from gristmill.tasks.documents.selection import gather, select
 from gristmill.tasks.documents.step import Settings
-from gristmill.tasks.rights.columns import PAGE
 from gristmill.tasks.rights.robots import Block, Robots
 from gristmill.tasks.rights.sites import ROBOTS, TDMREP, SiteFile, TdmRules, host_of_url, read_sites
-from gristmill.tasks.rights.statements import ALLOWED, ANY_AGENT, CONTENT_USAGE, RESERVED, TDM, read
+from gristmill.tasks.rights.statements import ALLOWED, ANY_AGENT, CONTENT_USAGE, PAGE, RESERVED, TDM, read
 from gristmill.tasks.rights.step import TRAINING_USE, judged, of_page, reservation
 from gristmill.tasks.url.step import Url
 

@@ -73,7 +73,7 @@ class _Answers:
             self.unread[record.problem[0]] += 1
             return
         earlier = self.by_url.get(url)
-        # an answer that says nothing about the file counts only where there is no other
+        # an answer without information about the file counts only if there is no other
         rank = (_is_informative(record.status or 0), record.date)
         if earlier is None or (_is_informative(earlier[1]), earlier[0]) <= rank:
             location = next((value for name, value in record.headers if name == "location"), "")
@@ -81,7 +81,7 @@ class _Answers:
             self.by_url[url] = (record.date, record.status or 0, text, location)
 
     def text(self, url: str) -> str | None:
-        """The text at a URL, behind up to five redirects; "" where there is none, None where the answer is missing."""
+        """The text at a URL, after up to five redirects; "" if there is none, None if the answer is missing."""
         for _ in range(_MAX_REDIRECTS + 1):
             if (answer := self.by_url.get(url)) is None:
                 return None
@@ -184,13 +184,13 @@ def read_sites(path: str, hosts: Sequence[str]) -> dict[tuple[str, str], SiteFil
     # pyarrow 25 crashes on a chunked array without chunks
     wanted = pc.is_in(table_hosts.combine_chunks(), pa.array(sorted(set(hosts)), pa.string()))
     rows = pc.indices_nonzero(wanted)
-    found = read_rows(path, rows.to_numpy().astype("int64"), SCHEMA.names).to_pylist()
-    return {(row["host"], row["kind"]): SiteFile(row["text"], row["file"]) for row in found}
+    site_files = read_rows(path, rows.to_numpy().astype("int64"), SCHEMA.names).to_pylist()
+    return {(row["host"], row["kind"]): SiteFile(row["text"], row["file"]) for row in site_files}
 
 
 class TdmRules:
     """The rules of a tdmrep.json: an array of objects with `location`, `tdm-reservation` and perhaps `tdm-policy`
-    (TDMRep final report, section 6.1). Anything else is no file of the protocol and has no rules."""
+    (TDMRep final report, section 6.1). Anything else is not a file of the protocol and has no rules."""
 
     def __init__(self, text: str) -> None:
         try:

@@ -1,6 +1,7 @@
 """What a page and its HTTP response state about machine use: X-Robots-Tag, meta robots, TDMRep and Content-Usage.
 
 A statement is a line `protocol source agent value` of the column `rights_signals`, such as `robots_tag header * noai`.
+This column and the others of recorded rights are declared here, so that a recipe is read without the HTML parsers.
 """
 
 import re
@@ -9,11 +10,40 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import wrapt
 
+from gristmill.tasks.documents.step import Signal
+
 if TYPE_CHECKING:
     import http_sf
     from resiliparse.parse.html import ElementNode
 else:
     http_sf = wrapt.lazy_import("http_sf")
+
+VERSION = 1  # of the columns below; raised when pages get other values in them
+SIGNALS = (
+    Signal(
+        "rights_signals",
+        "string",
+        "lines",
+        "X-Robots-Tag and meta robots; TDMRep, W3C report of May 2024; draft-ietf-aipref-attach, August 2026",
+        "statements of the page and its HTTP headers about machine use, a line `protocol source agent value` each",
+    ),
+    Signal("rights_license", "string", "SPDX", "own", "the license that the page states; null if it states none"),
+    Signal("rights_license_scope", "string", "", "own", "what the license is for: `page`, or `part` of it"),
+    Signal(
+        "rights_license_source",
+        "string",
+        "",
+        "own",
+        "where the license is stated: header, link, meta, json-ld, rel, footer or text",
+    ),
+    Signal("rights_copyright", "string", "", "own", "the page's last line with a copyright sign and a year"),
+)
+# The distributions whose releases decide these columns.
+LIBRARIES = ("http-sf", "license-expression", "resiliparse")
+# The columns by which the step `rights` judges a page.
+PAGE = ("rights_signals", "rights_license", "rights_license_scope")
+# How to get a column, for the error message about a missing one.
+ADVICE = dict.fromkeys(PAGE, "`rights: true` to the step `extract`")
 
 ROBOTS_TAG, TDM, CONTENT_USAGE = "robots_tag", "tdm", "content_usage"
 ANY_AGENT = "*"
@@ -86,12 +116,12 @@ def of_metas(metas: "Iterable[ElementNode]") -> Iterator[Statement]:
             yield from _tdm("meta", name, content)
         elif name == "robots" or _AGENT.fullmatch(name):
             if content.strip().lower() == "none" and "bot" not in name:
-                continue  # of any other setting it is no directive
+                continue  # as a value of any other setting it is not a directive
             yield from _directives("meta", ANY_AGENT if name == "robots" else name, content, has_agents=False)
 
 
 def usages(value: str) -> list[str]:
-    """The preferences of a `Content-Usage` value, such as `train-ai=n`; empty where it is no dictionary of RFC 9651."""
+    """The preferences of a `Content-Usage` value, such as `train-ai=n`; empty if it is not a dictionary of RFC 9651."""
     if not value.strip():
         return []
     try:
@@ -99,17 +129,18 @@ def usages(value: str) -> list[str]:
         preferences = cast(Mapping[str, Any], http_sf.parse(value.encode("utf-8", "replace"), tltype="dictionary"))
     except (ValueError, RecursionError):
         return []
-    found = []
+    stated = []
     for use in USES:
         preference = preferences.get(use, (None, {}))[0]
-        # a string "n" is no token n, and is unknown
+        # a string "n" is not a token n, and is unknown
         if isinstance(preference, http_sf.Token) and str(preference) in ("y", "n"):
-            found.append(f"{use}={preference}")
-    return found
+            stated.append(f"{use}={preference}")
+    return stated
 
 
 def _directives(source: str, agent: str, value: str, has_agents: bool) -> Iterator[Statement]:
-    """The directives of one field line or tag. With `has_agents`, `googlebot: noindex` begins those of an agent."""
+    """The directives of one field line or tag. With `has_agents`, `googlebot: noindex` begins the directives of an
+    agent."""
     for part in value.split(","):
         name, colon, rest = (piece.strip() for piece in part.partition(":"))
         if colon and has_agents and name.lower() not in _VALUED and _AGENT.fullmatch(name):

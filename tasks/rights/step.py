@@ -5,23 +5,22 @@ tdmrep.json) and lists of hosts change without the pages, so they are applied af
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self
 
 import pyarrow as pa
 from pydantic import Field
 
-from gristmill.storage.address import Address
+from gristmill.storage.settings import Address
 from gristmill.tasks.documents.measure import Batch
 from gristmill.tasks.documents.step import Clause, Decision, DocumentStep, Member, Problem, Signal
-from gristmill.tasks.rights.agents import GROUPS, expanded
-from gristmill.tasks.rights.columns import PAGE
 from gristmill.tasks.rights.sites import list_problem
 from gristmill.tasks.rights.statements import (
     ALLOWED,
     ANY_AGENT,
     CONTENT_USAGE,
     DIRECTIVES,
+    PAGE,
     RESERVED,
     ROBOTS_TAG,
     TDM,
@@ -31,11 +30,32 @@ from gristmill.tasks.rights.statements import (
 from gristmill.tasks.url.canonical import Canonical
 from gristmill.tasks.url.lists import list_problems
 
+# Product tokens of crawlers, from the operators' own documentation. The list is soon out of date, so a recipe can
+# name more tokens in addition to a group. These are crawlers whose pages train models, and tokens that only control
+# use (`Google-Extended`).
+TRAINING = (
+    *("AI2Bot", "Amazonbot", "anthropic-ai", "Applebot-Extended", "Bytespider", "CCBot", "ClaudeBot"),
+    *("cohere-training-data-crawler", "Diffbot", "FacebookBot", "Google-Extended", "GPTBot", "ICC-Crawler"),
+    *("img2dataset", "Meta-ExternalAgent", "omgili", "PanguBot", "Timpibot", "webzio-extended"),
+)
+# Crawlers of search engines whose answers are written by models.
+SEARCH = ("Claude-SearchBot", "DuckAssistBot", "meta-webindexer", "OAI-SearchBot", "PerplexityBot", "YouBot")
+# Fetches that a model makes on behalf of a user.
+ASSISTANTS = ("ChatGPT-User", "Claude-User", "Meta-ExternalFetcher", "MistralAI-User", "Perplexity-User")
+
+GROUPS: dict[str, tuple[str, ...]] = {"training": TRAINING, "search": SEARCH, "assistants": ASSISTANTS}
+
+
+def expanded(names: Iterable[str]) -> tuple[str, ...]:
+    """The product tokens of agents and groups, without repeats, in their order."""
+    tokens = [token for name in names for token in GROUPS.get(name, (name,))]
+    return tuple(dict.fromkeys(tokens))
+
+
 Protocol = Literal["robots", "robots_tag", "tdm", "content_usage"]
 TRAINING_USE = "train-ai"
 _LISTS = ("robots", "tdmrep", "hosts")
 _LICENSE = re.compile(r"[A-Za-z0-9.+-]+")
-
 
 _SIGNALS = (
     Signal(

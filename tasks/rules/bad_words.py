@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from gristmill.storage import files
-from gristmill.storage.address import Address
+from gristmill.storage.settings import Address
 from gristmill.tasks import kernels
 from gristmill.tasks.documents.measure import Batch, schema
 from gristmill.tasks.documents.step import Problem

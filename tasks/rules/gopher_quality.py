@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from pydantic import Field, field_validator
 
 from gristmill.storage import files
-from gristmill.storage.address import Address
+from gristmill.storage.settings import Address
 from gristmill.tasks import kernels
 from gristmill.tasks.documents.step import Problem
 from gristmill.tasks.rules import shared as dclm

@@ -1,7 +1,7 @@
 """The texts in any file of a home or an export: tables, token shards, JSON, pages, databases, plain and packed text.
 
-A file is read piece by piece. What holds no text (weights, suffix arrays) and what cannot be read is said, so that a
-search through all files can report what it has not searched.
+A file is read piece by piece. Files without text (weights, suffix arrays) and unreadable files are reported, so
+that a search through all files can list what it has not searched.
 """
 
 import gzip

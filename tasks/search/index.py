@@ -1,7 +1,7 @@
 """The index of a shard: where every phrase of its texts is.
 
-    train-00000.order        the suffixes of the shard's tokens (`gristmill.tasks.kernels.suffixes`), those of one block
-                             of documents behind those of the one before it
+    train-00000.order        the suffixes of the shard's tokens (`gristmill.tasks.kernels.suffixes`), one block of
+                             documents after the other
     dropped-00000.bin        the tokens of documents that became no part of the training data, as token shards have them
     dropped-00000.parquet    of each of these documents `id`, `offset` and `length` in tokens, `step`, `rule`
     dropped-00000.order
@@ -22,16 +22,16 @@ import pyarrow.compute as pc
 
 from gristmill.storage import files, layout, parquet
 from gristmill.storage.damage import RecordedFile
-from gristmill.storage.token_shards import INDEX, SPLIT, bin_path, index_path, recorded
+from gristmill.storage.token_shards import INDEX, SPLIT, bin_path, index_path, tokens_of
 from gristmill.storage.training_manifest import token_dtype
-from gristmill.tasks.dedup.takedowns import taken_down
+from gristmill.tasks.dedup.takedowns import allowed
 from gristmill.tasks.tokens.encoding import encoder
 from gristmill.tasks.tokens.tokenizer import load
 from gristmill.tasks.url.step import Url
 
 # A token for each byte, and one that ends a document: what `train_byte_bpe` gives for no text.
 BYTE_TOKENIZER = Path(__file__).with_name("bytes.tokenizer.json")
-END = b"\xff"  # what the token that ends a document stands for here: no byte of UTF-8
+END = b"\xff"  # represents the token that ends a document: not a byte of UTF-8
 
 
 @dataclass(frozen=True)
@@ -49,13 +49,13 @@ class SortedBytes:
 
 @dataclass(frozen=True)
 class Pieces:
-    """What tokens stand for, by id; nothing for those that stand for no text."""
+    """The bytes of tokens, by id; empty for tokens without text."""
 
     each: tuple[bytes, ...]
 
     @cached_property
     def bounds(self) -> np.ndarray:
-        """Token i stands for data[bounds[i]:bounds[i + 1]]: int64."""
+        """Token i is data[bounds[i]:bounds[i + 1]]: int64."""
         return np.cumsum([0, *map(len, self.each)])
 
     @cached_property
@@ -83,16 +83,16 @@ class Pieces:
 
     @cached_property
     def forwards(self) -> SortedBytes:
-        """Those of all tokens, by rank."""
+        """The bytes of all tokens, by rank."""
         return SortedBytes.of([piece for piece, _ in self._in_order])
 
     @cached_property
     def backwards(self) -> SortedBytes:
-        """Those of all tokens from their last byte to their first, sorted."""
+        """The bytes of all tokens from their last byte to their first, sorted."""
         return SortedBytes.of(sorted(piece[::-1] for piece in self.each))
 
     def within(self, phrase: bytes) -> Iterator[tuple[int, int]]:
-        """(token, place) for each place behind its first byte at which a token has the whole phrase."""
+        """(token, place) for each place after its first byte at which a token has the whole phrase."""
         position = self._bytes.find(phrase) if len(phrase) < self.longest else -1
         while position >= 0:
             token = int(np.searchsorted(self.bounds, position, side="right")) - 1
@@ -102,7 +102,7 @@ class Pieces:
             position = self._bytes.find(phrase, position + 1)
 
     def text(self, tokens: np.ndarray) -> bytes:
-        """What some tokens stand for, without the ends of documents."""
+        """The bytes of some tokens, without the ends of documents."""
         return b"".join(self.each[token] for token in tokens.tolist()).replace(END, b"")
 
 
@@ -127,7 +127,7 @@ def documents_path(folder: str, split: str, shard: int) -> str:
 
 @cache
 def pieces(tokenizer: RecordedFile) -> Pieces:
-    """What the tokens of a tokenizer stand for."""
+    """The bytes of the tokens of a tokenizer."""
     tokens = load(tokenizer)
     each = tokens.pieces()
     each[tokens.end_of_text] = END
@@ -153,15 +153,12 @@ def index_shard(
     Holds the tokens of the shard, twenty bytes for each token of a block, and of what was dropped the texts of a row
     group.
     """
-    why = pa.concat_tables(
-        [parquet.read_table(layout.ledger_part(stage, shard), ["id", "step", "rule"]) for stage in deciding]
-    )
-    gone = _write_dropped(folder, shard, documents, kept, why, takedowns, tokenizer)
-    train = recorded(tokens, shard)[bin_path("", SPLIT, shard).lstrip("/")]
+    gone = dropped_documents(documents, kept, ["id", "url", "text"], shard, deciding, takedowns)
+    dropped_tokens = _write_dropped(folder, shard, gone, tokenizer)
     counts: dict[str, dict] = {}
     for split, data, index in (
-        (SPLIT, train.read(), index_path(tokens, shard)),
-        (DROPPED, gone, documents_path(folder, DROPPED, shard)),
+        (SPLIT, tokens_of(tokens, shard).read(), index_path(tokens, shard)),
+        (DROPPED, dropped_tokens, documents_path(folder, DROPPED, shard)),
     ):
         lengths = parquet.read_table(index, ["length"])["length"].to_numpy()
         ids = np.frombuffer(data, token_dtype(len(pieces(tokenizer).each)))
@@ -203,7 +200,7 @@ def _blocks(document_ends: np.ndarray, block_tokens: int) -> list[int]:
 def _sorted(ranks: np.ndarray) -> np.ndarray:
     """The numbers of tokens, given by their ranks, in the order of the suffixes that begin with them: uint32.
 
-    Suffixes are sorted as those of bytes, the highest of each rank first: those that begin within a rank are left out.
+    The suffixes of the ranks' big-endian bytes are sorted; suffixes that begin within a rank are left out.
     """
     # imported here: it brings the libraries of OpenMP, and most processes sort nothing
     from pydivsufsort import divsufsort
@@ -217,18 +214,11 @@ def _sorted(ranks: np.ndarray) -> np.ndarray:
     return whole.astype(np.uint32)
 
 
-def _write_dropped(
-    folder: str,
-    shard: int,
-    documents: str,
-    kept: str,
-    why: pa.Table,
-    takedowns: Url,
-    tokenizer: RecordedFile,
-) -> bytes:
-    """Write the documents of a shard that are not trained on as tokens; returns these. `why`: rows of the ledgers."""
+def _write_dropped(folder: str, shard: int, dropped: Iterator[pa.Table], tokenizer: RecordedFile) -> bytes:
+    """Write documents of a shard that are not trained on as tokens; returns these."""
     rows, data, end = [_GONE.empty_table()], [], 0
-    for group in _dropped_texts(documents, kept, takedowns):
+    slices = (group.slice(begin, _GROUP) for group in dropped for begin in range(0, len(group), _GROUP))
+    for group in slices:
         texts = group["text"].to_pylist()
         encode = encoder(tokenizer, texts)
         encoded = [encode.document(text) for text in texts]
@@ -236,10 +226,8 @@ def _write_dropped(
         lengths = np.array([len(ids) for ids in encoded], np.int64)
         offsets = end + np.cumsum(lengths) - lengths
         end += int(lengths.sum())
-        # a document that no ledger has was there, and became nothing
-        row = pc.index_in(group["id"], why["id"].combine_chunks())
-        reasons = [pc.coalesce(why[name].take(row), "") for name in ("step", "rule")]
-        rows.append(pa.table([group["id"], offsets, lengths.astype(np.int32), *reasons], schema=_GONE))
+        columns = [group["id"], offsets, lengths.astype(np.int32), group["step"], group["rule"]]
+        rows.append(pa.table(columns, schema=_GONE))
     tokens = b"".join(data)
     files.write_bytes(bin_path(folder, DROPPED, shard), tokens)
     dtype = token_dtype(len(pieces(tokenizer).each))
@@ -248,12 +236,21 @@ def _write_dropped(
     return tokens
 
 
-def _dropped_texts(documents: str, kept: str, takedowns: Url) -> Iterator[pa.Table]:
-    """`id` and `text` of the documents that are not kept, and that no takedown list names."""
-    ids = parquet.read_table(kept, ["id"])["id"].combine_chunks()
-    for group in parquet.groups(documents, ["id", "url", "text"]):
-        group = group.filter(pc.invert(pc.is_in(group["id"], ids)))
-        if len(group):
-            group = group.filter(pc.is_null(taken_down(group, takedowns)))
-        for begin in range(0, len(group), _GROUP):
-            yield group.slice(begin, _GROUP)
+def dropped_documents(
+    documents: str, kept: str, columns: Sequence[str], shard: int, deciding: Sequence[str], takedowns: Url
+) -> Iterator[pa.Table]:
+    """The documents of a shard that are not kept, and that no takedown list names, a row group at a time.
+
+    They have `columns`, among them `id` and `url`, and the `step` and `rule` that dropped them, which are empty for a
+    document in no ledger. `deciding`: the folders of the stages that dropped documents.
+    """
+    ledgers = [parquet.read_table(layout.ledger_part(stage, shard), ["id", "step", "rule"]) for stage in deciding]
+    drops = pa.concat_tables(ledgers)
+    dropped_ids = drops["id"].combine_chunks()
+    kept_ids = parquet.read_table(kept, ["id"])["id"].combine_chunks()
+    for group in parquet.groups(documents, [*columns]):
+        group = allowed(group.filter(pc.invert(pc.is_in(group["id"], kept_ids))), takedowns)
+        drop = pc.index_in(group["id"], dropped_ids)
+        for name in ("step", "rule"):
+            group = group.append_column(name, pc.coalesce(drops[name].take(drop), ""))
+        yield group

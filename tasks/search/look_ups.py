@@ -48,7 +48,7 @@ class ShardIndex:
 
     def places(self, phrase: bytes) -> Places:
         """All occurrences of a phrase, also those that overlap. Holds twelve bytes for each, and four for each
-        occurrence of its part behind the first token."""
+        occurrence of its part after the first token."""
         matches = list(self._find(phrase, len(self.tokens)))
         token = np.concatenate([np.empty(0, np.int64), *(tokens for tokens, _ in matches)])
         offset = np.concatenate([np.empty(0, np.int64), *(offsets for _, offsets in matches)])
@@ -60,8 +60,8 @@ class ShardIndex:
         return any(len(tokens) for tokens, _ in self._find(phrase, 1))
 
     def _find(self, phrase: bytes, most: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """(token, offset) of occurrences, by where in the phrase the first token begins: at its start; behind the end
-        of a token that holds more than that; nowhere, where one token has it all. At most `most` of each."""
+        """(token, offset) of occurrences, by where in the phrase the first token begins: at its start; after the end
+        of a token that has more than that; nowhere, if one token has it all. At most `most` of each."""
         bounds, data, tokens = self.pieces.bounds, self.pieces.data, self.tokens
         phrase_bytes = np.frombuffer(phrase, np.uint8)
         inside = list(self.pieces.within(phrase))
@@ -139,7 +139,7 @@ class IndexedShards:
 
 
 def _mapped(path: str, dtype: str, count: int) -> np.ndarray:
-    """A file of so many numbers, mapped into memory; of a store a copy in the user's cache folder. Its digest is not
+    """A file of numbers, mapped into memory; of a store a copy in the user's cache folder. Its digest is not
     compared, which would read it: `gristmill home verify` does. What a damaged one says is looked for within the
     shard's own files. Raises DamagedFileError for another size."""
     if not count:
@@ -169,7 +169,7 @@ class Portion:
 
 @dataclass(frozen=True)
 class LookUp:
-    """A search, as it is sent to workers: `work` is given the shards of a portion. `code`: that of the process that
+    """A search, as it is sent to workers: `work` is given the shards of a portion. `code`: the code of the process that
     asks, None where it works itself; a worker with another raises RuntimeError."""
 
     work: Callable[[Iterator[SearchedShard]], Any]
@@ -212,7 +212,7 @@ class Tally:
     first: list[Hit] = field(default_factory=list)
 
     def add(self, later: "Tally", most: int) -> None:
-        """Add what was found in shards behind those of this one, with `most` documents at most."""
+        """Add the results of later shards, with `most` documents at most."""
         self.times += later.times
         self.documents += later.documents
         self.rules.update(later.rules)

@@ -3,7 +3,7 @@
 A mark is the hash of eight words in a row, as shingles are hashed for near-duplicates, so case and punctuation do not
 count. Of each document there are up to MARKS, those with the smallest hashes among those that no other document of the
 home has: so a part with a tenth of its words has one of 64 with a probability of .999, wherever it is, and a phrase of
-a license, or of a menu, is no mark.
+a license, or of a menu, is not a mark.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -28,7 +28,7 @@ from gristmill.tasks.search.index import BYTE_TOKENIZER
 WORDS = 8
 PHRASES = Shingling(shingle=WORDS)
 MARKS = 64
-BYTES = "bytes"  # stands for the tokenizer of a recipe without a mixture, which each machine has in the package
+BYTES = "bytes"  # the tokenizer of a recipe without a mixture, which each machine has in the package
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,8 +99,8 @@ class FileResult:
 
 @dataclass(frozen=True)
 class FileSearch:
-    """A search for marks in files, as it is sent to workers. `code`: that of the process that asks, None where it works
-    itself; a worker with another raises RuntimeError."""
+    """A search for marks in files, as it is sent to workers. `code`: the code of the process that asks, None where it
+    works itself; a worker with another raises RuntimeError."""
 
     marks: Marks
     code: Code | None = None
@@ -111,18 +111,18 @@ class FileSearch:
         return [self._search(one) for one in some]
 
     def _search(self, one: SearchedFile) -> FileResult:
-        found = np.empty(0, np.int64)
+        places = np.empty(0, np.int64)
         try:
             for texts in texts_of(one.path, partial(_decoder, one.tokenizer)):
-                found = np.union1d(found, self.marks.places(texts)).astype(np.int64)
+                places = np.union1d(places, self.marks.places(texts)).astype(np.int64)
         except NotSearchedError as error:
             why = str(error)
             if why.startswith("a damaged"):
-                return FileResult(one, tuple(found.tolist()), unread=f"{one.path}: {why}")
-            return FileResult(one, tuple(found.tolist()), skipped=why)
+                return FileResult(one, tuple(places.tolist()), unread=f"{one.path}: {why}")
+            return FileResult(one, tuple(places.tolist()), skipped=why)
         except (OSError, RuntimeError, ValueError) as error:
-            return FileResult(one, tuple(found.tolist()), unread=f"{one.path} cannot be read: {error}")
-        return FileResult(one, tuple(found.tolist()))
+            return FileResult(one, tuple(places.tolist()), unread=f"{one.path} cannot be read: {error}")
+        return FileResult(one, tuple(places.tolist()))
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,17 +17,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import wrapt
 
-from gristmill.storage import files, layout, parquet
+from gristmill.storage import files, layout
 from gristmill.storage.damage import DamagedFileError, RecordedFile, opening
 from gristmill.storage.leftovers import scratch_folder
-from gristmill.tasks.dedup.takedowns import taken_down
+from gristmill.tasks.dedup.takedowns import allowed
 from gristmill.tasks.documents.selection import select_groups
 from gristmill.tasks.engine import options
 from gristmill.tasks.engine.jobs import Code, check_code
 from gristmill.tasks.engine.options import JobOptions
+from gristmill.tasks.search.index import dropped_documents
 from gristmill.tasks.url.step import Url
 
 if TYPE_CHECKING:
@@ -63,7 +63,8 @@ class _Row:
 
 
 def apart(text: str) -> str:
-    """A text whose words a split at what is no letter and no digit gives: in scripts without spaces each character."""
+    """A text that can be split into words at all characters except letters and digits: in scripts without spaces every
+    character is a word."""
     return text if text.isascii() else _APART.sub(r" \g<0> ", text)
 
 
@@ -103,14 +104,10 @@ def index_words(
     stages that dropped documents. Returns how many documents are kept and dropped, and of each block the ends of its
     files' names. Holds the texts of a block, and what tantivy does.
     """
-    why = pa.concat_tables(
-        [parquet.read_table(layout.ledger_part(stage, shard), ["id", "step", "rule"]) for stage in deciding]
-    )
     blocks: list[list[str]] = []
     counts = {"kept": 0, "dropped": 0}
-    documents_and_dropped = chain(
-        _kept_rows(documents, kept, takedowns), _dropped_rows(extracted, kept, takedowns, why)
-    )
+    dropped = dropped_documents(extracted, kept, _READ, shard, deciding, takedowns)
+    documents_and_dropped = chain(_kept_rows(documents, kept, takedowns), _dropped_rows(dropped))
     # not a temporary one, which must be empty when it goes: tantivy looks after an index for a moment longer
     with scratch_folder("words") as scratch:
         for rows in _blocks(documents_and_dropped, block_bytes):
@@ -166,24 +163,14 @@ def _write(folder: str, shard: int, rows: list[_Row], blocks: list[list[str]], h
 
 def _kept_rows(documents: str, kept: str, takedowns: Url) -> Iterator[_Row]:
     for group in select_groups(documents, kept, _READ):
-        for row in _drop_taken_down(group, takedowns).to_pylist():
+        for row in allowed(group, takedowns).to_pylist():
             yield _Row(_fields(row), True, "", "")
 
 
-def _dropped_rows(extracted: str, kept: str, takedowns: Url, why: pa.Table) -> Iterator[_Row]:
-    ids = parquet.read_table(kept, ["id"])["id"].combine_chunks()
-    reasons = why["id"].combine_chunks()
-    for group in parquet.groups(extracted, _READ):
-        group = _drop_taken_down(group.filter(pc.invert(pc.is_in(group["id"], ids))), takedowns)
-        indices = pc.index_in(group["id"], reasons)
-        # a document that no ledger has was there, and became nothing
-        steps, rules = (pc.coalesce(why[name].take(indices), "").to_pylist() for name in ("step", "rule"))
-        for row, step, rule in zip(group.to_pylist(), steps, rules, strict=True):
-            yield _Row(_fields(row), False, step, rule)
-
-
-def _drop_taken_down(group: pa.Table, takedowns: Url) -> pa.Table:
-    return group.filter(pc.is_null(taken_down(group, takedowns))) if len(group) else group
+def _dropped_rows(dropped: Iterator[pa.Table]) -> Iterator[_Row]:
+    for group in dropped:
+        for row in group.to_pylist():
+            yield _Row(_fields(row), False, row["step"], row["rule"])
 
 
 def _fields(row: dict[str, str | None]) -> dict[str, str]:
@@ -209,8 +196,8 @@ class Ranked:
 @dataclass(frozen=True)
 class WordQuery:
     """A search for the `n` best documents in the word index in a folder, as it is sent to workers. Called with the
-    numbers of shards it gives how many documents match there, and the best. `code`: that of the process that asks, None
-    where it works itself; a worker with another raises RuntimeError."""
+    numbers of shards it gives how many documents match there, and the best. `code`: the code of the process that asks,
+    None where it works itself; a worker with another raises RuntimeError."""
 
     folder: str
     query: str
@@ -268,7 +255,7 @@ def first(ranked: Sequence[Ranked], n: int) -> list[Ranked]:
 
 
 def check_query(query: str) -> None:
-    """Raises ValueError for what is no query of tantivy's language."""
+    """Raise ValueError for a query that tantivy cannot parse."""
     parsed(tantivy.Index(schema()), query)
 
 

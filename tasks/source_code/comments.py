@@ -67,7 +67,7 @@ _MARKS: dict[str, tuple[str, str, str]] = {
     "WebAssembly": (";;", "(;", ";)"),
     "reStructuredText": (".. ", "", ""),
 }
-# What a mark in quotes is not taken for; an apostrophe of these is no quote.
+# Marks of comments inside quotes do not count; in these languages an apostrophe is not a quote.
 _NO_SINGLE_QUOTES = frozenset({"Rust", "Clojure", "Common Lisp", "Emacs Lisp", "Racket", "Scheme", "Haskell", "Ada"})
 _ASSIGNED = r"(?<![\w)\]}=,(\[:+%])"
 _PROSE = frozenset({"Markdown", "reStructuredText", "HTML", "XML", "SVG", "Roff", "TeX", "CSS"})
@@ -112,8 +112,8 @@ class Span:
 def comments(text: str, language: str) -> list[Span] | None:
     """The comments of a text, with their marks, in order; None for a language whose marks are not known.
 
-    Strings are passed over. What a language's grammar alone can tell, as a regular expression of JavaScript from a
-    division, is taken for what it looks like. A docstring of Python is a comment: a string that begins a line.
+    Strings are skipped. What only a grammar can distinguish, such as a regular expression from a division in
+    JavaScript, is taken for what it looks like. A docstring of Python is a comment: a string that begins a line.
     """
     pattern = _pattern(language)
     if pattern is None:
@@ -125,7 +125,7 @@ def comments(text: str, language: str) -> list[Span] | None:
     return spans
 
 
-_MAX_INDENT = 200  # characters ahead of a docstring in its line: so that a line of strings is not read for each
+_MAX_INDENT = 200  # characters before a docstring in its line, so that a line of strings is not read for each string
 
 
 def _is_docstring(text: str, match: re.Match[str], language: str) -> bool:
@@ -136,7 +136,7 @@ def _is_docstring(text: str, match: re.Match[str], language: str) -> bool:
     if (nearest and not begin) or text[begin : match.start()].strip().lower() not in ("", "r", "u"):
         return False
     before = text[max(0, begin - 200) : begin].rstrip()
-    # behind an operator or a bracket it is a value
+    # after an operator or a bracket it is a value
     return not before or before[-1] not in "=([{,+%|"
 
 
@@ -147,10 +147,10 @@ _MAX_HEADER = 20_000  # characters in which a header is looked for
 
 
 def license_header(text: str, language: str) -> Span | None:
-    """The comments at the beginning of a text that tell of copyright or a license; None if there are none.
+    """The comments at the beginning of a text that mention copyright or a license; None if there are none.
 
-    Behind a line for the system or the decoder (`#!`, `coding:`, `<?php`) these are the comments up to the first blank
-    line or code behind one that tells of such; a comment between marks is one. A docstring is no such comment.
+    After a line for the system or the decoder (`#!`, `coding:`, `<?php`) these are the comments up to the first blank
+    line or code after one that mentions them; a comment between marks is one. A docstring is not a comment.
     """
     head = text[:_MAX_HEADER]
     pattern = _pattern(language)

@@ -27,11 +27,10 @@ Name = Annotated[str, Field(pattern=r"^[^'\\]+$")]
 class CodeLanguage(DocumentStep):
     """Identify the programming language of a document from a source of code, or of any table with a column `path`.
 
-    Its name says it: the whole of it (`Makefile`) or its extension; else the interpreter that its first line names.
-    Where several languages share an extension (`.h`, `.m`) lines that one of them alone has say it. With `content`
-    magika looks at the text where these do not, or where nothing else says anything; such a file is else of the
-    language that is usual for the extension, or `unknown`. A document
-    without a path is `no_code`; the steps on code keep it.
+    The file name decides: the whole name (`Makefile`) or the extension; otherwise the interpreter in the first line. If
+    several languages share an extension (`.h`, `.m`), lines that only one of them has decide. With `content`, magika
+    reads the text if none of these decides. Without it, such a file has the usual language of the extension, or
+    `unknown`. A document without a path is `no_code`, and the steps on code keep it.
     """
 
     step: Literal["code_language"] = "code_language"

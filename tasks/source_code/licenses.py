@@ -32,7 +32,7 @@ _LINE = re.compile(r"SPDX-License-Identifier:[ \t]*([^\n]{1,300})")
 _LINE_ENDS = re.compile(r"[ \t]*(?:\*/|-->|#\}|\*\)|\"\"\"|''')?[ \t]*$")
 _HEAD = 20_000
 _MAX_EXPRESSION = 500
-# Identifiers of GNU's licenses say whether later versions may be chosen; without a word on that the text alone holds.
+# Identifiers of GNU's licenses state whether later versions may be chosen; without such a statement only this one may.
 _GNU = {
     f"{name}-{version}": f"{name}-{version}-only"
     for name, versions in {
@@ -109,7 +109,7 @@ _NAMES = {
     "zope public license": "ZPL-2.1",
     "zpl 2.1": "ZPL-2.1",
 }
-# A family, which no identifier stands for: a text beside it says which license it is.
+# A family without an identifier: a text next to it shows which license it is.
 _FAMILIES = {
     "bsd license": ("BSD-3-Clause", "BSD-2-Clause"),
     "bsd": ("BSD-3-Clause", "BSD-2-Clause"),
@@ -218,7 +218,7 @@ _MAX_TEXT = 200_000
 # what MIT-0 leaves out of MIT's text
 _MIT_CONDITION = frozenset({("permission", "notice", "shall"), ("shall", "be", "included")})
 _OF_PYTHON = ("ISC", "0BSD")
-# The titles of texts that `identify` does not bring; Python's has those of older licenses behind it.
+# The titles of texts that `identify` does not have; Python's is followed by titles of older licenses.
 _TITLES = (
     (re.compile(r"PSF LICENSE AGREEMENT FOR PYTHON|PYTHON SOFTWARE FOUNDATION LICENSE VERSION 2"), "PSF-2.0"),
     (re.compile(r"(?i)Blue Oak Model License\s+Version 1\.0\.0"), "BlueOak-1.0.0"),
@@ -251,7 +251,7 @@ def of_text(text: str) -> str | None:
     alike, name = max((2 * both / (len(own) + len(grams)), name) for name, own, both in shared)
     if alike >= _ALIKE and not titles:
         return "MIT-0" if name == "MIT" and not _MIT_CONDITION & grams else name
-    # Python's license has those of its first makers in it, which are much like these
+    # Python's license contains the licenses of its first authors, which are similar to these
     contained = [
         (name, own) for name, own, both in shared if both >= _HELD * len(own) and not (titles and name in _OF_PYTHON)
     ]
@@ -327,8 +327,8 @@ def is_metadata(path: str) -> bool:
 
 
 def stated_in(path: str, text: str) -> list[str]:
-    """What a package's metadata say of its license, in their own words: an expression alone, where there is one, else
-    the name, then the classifiers."""
+    """The license in a package's metadata, as written there: only the expression, if there is one, otherwise the name,
+    then the classifiers."""
     name = path.rsplit("/", 1)[-1].lower()
     try:
         return [each.strip() for each in _STATED[name](text) if isinstance(each, str) and each.strip()]

@@ -300,7 +300,7 @@ _GENERATED_NAMES = re.compile(
     r"\.tab\.[ch]$|(?:^|/)lex\.[\w.]*yy\.c$|\.(?:js|css|mjs)\.map$|\.designer\.(?:cs|vb)$|\.snap$|"
     r"(?:^|/)(?:zz_generated|bindata|wire_gen)[\w.]*\.go$|_string\.go$"
 )
-# What tools write of themselves at the head of a file; the Go project's line is that of `go help generate`.
+# What tools write of themselves at the head of a file; the Go project's line is in `go help generate`.
 _GENERATED_MARKS = re.compile(
     r"(?i)(?:^|\n)// Code generated .* DO NOT EDIT\.|@generated\b|\bauto-?generated\b|\bautomatically[ -]generated\b|"
     r"\bgenerated[ -]automatically\b|"
@@ -357,7 +357,7 @@ _LITERAL = re.compile(r"0[xX][0-9a-fA-F]+|\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 
 def is_data(path: str, text: str) -> bool:
     """Whether a file holds data: the extension is one of a format for data and the text is long or mostly numbers, or
-    numbers take more than a third of what is no white space, as in a table in C."""
+    numbers are more than a third of all characters except white space, as in a table in C."""
     if filename_of(path).lower() in ("package.json", "tsconfig.json", "composer.json", "requirements.txt"):
         return False
     sample = text[:200_000]
@@ -371,7 +371,7 @@ def is_data(path: str, text: str) -> bool:
     return extension_of(path) in _DATA and extension_of(path) != "txt" and text.count("\n") >= _LINES_OF_DATA
 
 
-# The Stack v2 keeps JSON, YAML and their like up to so many lines.
+# The Stack v2 keeps JSON, YAML and similar files up to this many lines.
 _LINES_OF_DATA = 512
 
 # The Stack v2 (arXiv 2402.19173, section 2.1): base64, hexadecimal numbers one after the other, escapes of Unicode.

@@ -102,7 +102,7 @@ _NAMED_TEXT = re.compile(
     r"(?:^|/)(?:[^/]*requirement[^/]*|(?:readme|notes|todo|description|cmakelists)(?:\.[^/.]*)?)$", re.IGNORECASE
 )
 _NO_WHITE_SPACE = re.compile(r"\s+")
-# of OpenCoder's: brackets alone, and the like, are no lines that repeat
+# of OpenCoder: lines with only brackets and the like do not count as repeated
 _SHORT = ("},",)
 
 
@@ -165,7 +165,7 @@ def measures(path: str, text: str, language: str | None) -> dict[str, Any]:
 
 
 def _counts(text: str) -> tuple[int, int, int, int]:
-    """How many characters are letters, numbers that are no letters, white space, and ASCII's digits. ASCII is
+    """How many characters are letters, numbers that are not letters, white space, and ASCII's digits. ASCII is
     counted by bytes, the rest one by one."""
     if text.isascii():
         counts = np.bincount(np.frombuffer(text.encode(), np.uint8), minlength=128)
@@ -182,7 +182,8 @@ def _counts(text: str) -> tuple[int, int, int, int]:
 
 
 def _repeated(lines: list[str]) -> float:
-    """Lines without their white space that occur more than once, those of one character and `},` aside, of all."""
+    """The share of lines that occur more than once, whatever their white space; `},` and lines of one character do not
+    count as repeated."""
     counts = Counter(_NO_WHITE_SPACE.sub("", line) for line in lines)
     counts.pop("", None)
     total = counts.total()

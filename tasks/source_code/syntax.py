@@ -36,9 +36,9 @@ GRAMMARS = {
 class CodeSyntax(DocumentStep):
     """Count syntax errors with tree-sitter in files of fifteen languages. The step `code_language` must come first.
 
-    A grammar reads on behind an error, and what it passes over is an error's extent. Dialects that a grammar does not
-    know, as macros in C, are such errors, too. The signal is null for other languages, and for a file whose parser ends
-    over its limits or crashes, which it does in a process of its own. It needs `pip install 'gristmill[code]'`.
+    A grammar continues after an error, and the text that it skips is the extent of the error. Dialects that a grammar
+    does not know, such as macros in C, also count as errors. The signal is null for other languages, and for a file
+    whose parser exceeds its limits or crashes, in a separate process. It needs `pip install 'gristmill[code]'`.
     """
 
     libraries: ClassVar = ("tree-sitter", *sorted({module.replace("_", "-") for module, _ in GRAMMARS.values()}))

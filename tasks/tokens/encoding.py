@@ -132,8 +132,8 @@ def encode_shard(
     """Encode a shard's documents that are trained on.
 
     `kept`: the part that names them. `earlier`: folders of stages that had the same texts, tokenizer and code: where
-    one has the same documents, too, its files are taken as they are. `fim`: what becomes of some documents. Holds the
-    texts and tokens of the shard.
+    one has the same documents, too, its files are taken as they are. `fim`: how some documents are rearranged. Holds
+    the texts and tokens of the shard.
     """
     ids = select(documents, kept, ["id"])["id"].to_pylist()
     if not any(_copy_earlier(folder, shard, set_folder, ids) for set_folder in earlier):
@@ -147,7 +147,7 @@ def encode_shard(
 
 
 def _copy_earlier(folder: str, shard: int, earlier: str, ids: list[str]) -> bool:
-    """Take over the files that a shard has in an earlier stage, if they are those of these documents."""
+    """Take over the files that a shard has in an earlier stage, if they are of these documents."""
     try:
         recorded_files = recorded(earlier, shard)
         if parquet.read_table(index_path(earlier, shard), ["id"])["id"].to_pylist() != ids:

@@ -1,7 +1,7 @@
 """Fill-in-the-middle: documents whose middle is moved to their end, so that a model learns to fill a gap.
 
-Bavarian et al. 2022 (arXiv 2207.14255): a document is cut at two places that are drawn evenly among its characters, and
-its parts are encoded by themselves, each behind its special token: prefix, suffix, middle (PSM), or suffix ahead of
+Bavarian et al. 2022 (arXiv 2207.14255): a document is cut at two places that are drawn uniformly among its characters,
+and its parts are encoded separately, each after its special token: prefix, suffix, middle (PSM), or suffix before
 prefix and middle (SPM, in the form of the paper's appendix D that PSM is trained together with).
 """
 
@@ -46,14 +46,14 @@ class FillInTheMiddle(Settings):
 
 @dataclass(frozen=True)
 class Part:
-    """A special token, and the text behind it, which may be empty."""
+    """A special token, and the text after it, which may be empty."""
 
     token: str
     text: str
 
 
 def parts(settings: FillInTheMiddle, document: str, text: str) -> list[Part] | None:
-    """How a document is encoded, given its id; None if it stays as it is. A function of seed, id and text alone."""
+    """How a document is encoded, given its id; None if it stays as it is. Depends only on seed, id and text."""
     bits = xxhash.xxh3_128_intdigest(f"{settings.seed} {document}".encode())
     chance, order, one, other = (bits >> shift & 0xFFFFFFFF for shift in (0, 32, 64, 96))
     if chance >= settings.rate * 2**32:
@@ -66,6 +66,6 @@ def parts(settings: FillInTheMiddle, document: str, text: str) -> list[Part] | N
 
 
 def whole(settings: FillInTheMiddle, pieces: Sequence[Part]) -> str:
-    """The document that `parts` cut: what a reader of tokens makes of the texts behind the three tokens."""
+    """The document that `parts` cut, from the texts after its three tokens."""
     texts = {part.token: part.text for part in pieces}
     return texts[settings.prefix] + texts[settings.middle] + texts[settings.suffix]

@@ -31,13 +31,13 @@ Edges = Mapping[str, Sequence[Sequence[float]]]  # of quantiles by group: score,
 
 
 def points_folder(folder: str) -> str:
-    """Where points lie while a stage is made."""
+    """The folder of points while a stage is made."""
     return files.join(folder, "points")
 
 
 def score_points(folder: str, shard: int, columns: tuple[Column, ...], tokens: str, **places: object) -> dict:
-    """For quantiles of the last column: write points (group, score, tie, tokens) that stand for the tokens of this
-    shard, of each group of the columns before it."""
+    """For quantiles of the last column: write points (group, score, tie, tokens) that represent the tokens of
+    this shard, of each group of the columns before it."""
     documents = _documents(columns, index_path(tokens, shard), **places)  # type: ignore[arg-type]
     names = group_names(documents, columns[:-1])
     score, tie = _scores(documents, columns[-1])
@@ -89,7 +89,7 @@ def group_shard(
 ) -> dict:
     """Write a token shard for each group; `groups` of the record: name, file, tokens and documents of each.
 
-    `columns`, `rehydrate`: those of the mixture; `tokens`: the folder of the token shards. Holds those of one shard.
+    `columns`, `rehydrate`: of the mixture; `tokens`: the folder of the token shards. Holds the tokens of one shard.
     Raises ValueError for more than MAX_GROUPS groups, or a column of numbers that is not cut into ranges.
     """
     train = tokens_of(tokens, shard)
@@ -138,7 +138,7 @@ def _documents(
 
 
 def with_columns(rows: pa.Table, columns: Sequence[Column], source: str, parts: tuple[str, ...], kept: str) -> pa.Table:
-    """The rows, which have an `id`, with the columns that `group_names` reads, those of expressions computed. Raises
+    """The rows, which have an `id`, with the columns that `group_names` reads; expressions are computed. Raises
     LookupError for a document that the selection `kept` does not have, or a column that no part has, ExpressionError
     for an expression that has no meaning on the columns."""
     there = [name for part in parts for name in parquet.columns(part)]

@@ -45,8 +45,8 @@ class Column(Settings):
         return self
 
     def reads(self, there: Sequence[str]) -> list[str]:
-        """The stored columns that it is made of; `there`: those that documents have. Raises ExpressionError for what
-        is no name of one, and no expression."""
+        """The stored columns that it is made of; `there`: those that documents have. Raises ExpressionError if
+        it is neither a column nor an expression."""
         if self.column in (*there, SOURCE):
             return [self.column]
         return list(dict.fromkeys(stored(name, there) for name in parsed(self.column).columns))
@@ -89,8 +89,8 @@ class Upsampling(Settings):
 class Mixture(Settings):
     """What the model is trained on, and how much of it.
 
-    Weights are by group: by the names of the sources, or with `by: [source, language]` as `web/en`. `web` then stands
-    for all of its groups that have no weight of their own, in proportion to their tokens. A group without a weight is
+    Weights are by group: by the names of the sources, or with `by: [source, language]` as `web/en`. `web` then
+    means all of its groups without their own weight, in proportion to their tokens. A group without a weight is
     not trained on.
     """
 
@@ -218,7 +218,7 @@ class Mixture(Settings):
         return tuple(dict.fromkeys(names))
 
     def source_weights(self, sources: Iterable[str]) -> dict[str, float]:
-        """Weights of the sources that are trained on: where weights are no sources', all sources alike."""
+        """Weights of the sources that are trained on; equal if weights are not by source."""
         if self.by[0] != Column(column=SOURCE):
             return dict.fromkeys(sources, 1.0)
         if self.strategy != "weights":

@@ -38,7 +38,7 @@ class Packed:
 
 
 def packed(lengths: np.ndarray, seq_len: int) -> Packed:
-    """Documents that lie one after the other, packed into rows of at most `seq_len` tokens; `lengths`: their tokens,
+    """Consecutive documents, packed into rows of at most `seq_len` tokens; `lengths`: their tokens,
     each at least 1.
 
     A document that is longer is cut into pieces of `seq_len` tokens, and a rest. Pieces are taken in descending order
@@ -52,7 +52,7 @@ def packed(lengths: np.ndarray, seq_len: int) -> Packed:
     start = begins[:-1][document] + number * seq_len
     length = np.minimum(begins[1:][document] - start, seq_len)
     row = best_fit(length, seq_len)
-    # rows are numbered by their first token, so that a row's tokens lie as near to each other as they can
+    # rows are numbered by their first token, so that a row's tokens are as close together as possible
     lowest = np.full(row.max(initial=-1) + 1, begins[-1])
     np.minimum.at(lowest, row, start)
     row = np.argsort(np.argsort(lowest, kind="stable"))[row]
@@ -102,8 +102,8 @@ def best_fit(sizes: np.ndarray, capacity: int) -> np.ndarray:
 
 
 def concatenated_cuts(lengths: np.ndarray, begin: int, seq_len: int) -> int:
-    """How many documents stand in more than one window, if windows of `seq_len` follow each other. `begin`: the tokens
-    of their source ahead of them. The first token of a source is no target of any window."""
+    """How many documents are in more than one window, if windows of `seq_len` follow each other. `begin`: the tokens of
+    their source before them. The first token of a source is not a target of any window."""
     ends = begin + np.cumsum(lengths.astype(np.int64))
     starts = np.maximum(ends - lengths, 1)
     return int(np.count_nonzero((starts - 1) // seq_len < (ends - 2) // seq_len))
@@ -112,7 +112,7 @@ def concatenated_cuts(lengths: np.ndarray, begin: int, seq_len: int) -> int:
 def document_lengths(home: str, shards: Sequence[tuple[str, int]]) -> np.ndarray:
     """Tokens of the documents of shards (path, tokens), int64; `home`: the folder that paths with `..` are seen from.
 
-    Raises ValueError for an index that is not that of its shard.
+    Raises ValueError for an index of another shard.
     """
     lengths = [np.empty(0, np.int64)]
     for path, tokens in shards:
@@ -124,7 +124,7 @@ def document_lengths(home: str, shards: Sequence[tuple[str, int]]) -> np.ndarray
 
 
 def windows(shards: Sequence[tuple[str, int]]) -> Iterator[tuple[int, list[tuple[str, int]]]]:
-    """Runs of shards (path, tokens) that are packed together, each with the tokens of the source ahead of it."""
+    """Runs of shards (path, tokens) that are packed together, each with the tokens of the source before it."""
     begin = 0
     run: list[tuple[str, int]] = []
     for path, tokens in shards:
@@ -137,7 +137,7 @@ def windows(shards: Sequence[tuple[str, int]]) -> Iterator[tuple[int, list[tuple
 
 
 def pack_shards(folder: str, shard: int, shards: Sequence[tuple[str, int]], begin: int, seq_len: int) -> dict:
-    """Write the packed rows of shards (path, tokens), `begin` being the tokens of their source ahead of them.
+    """Write the packed rows of shards (path, tokens), `begin` being the tokens of their source before them.
 
     The record has `entry`, which the training manifest lists, and the numbers of documents and of those that are cut.
     Holds 50 bytes for each document of the shards.
@@ -152,7 +152,7 @@ def pack_shards(folder: str, shard: int, shards: Sequence[tuple[str, int]], begi
 
 log = logging.getLogger(__name__)
 
-# Up to so many epochs repeated tokens are worth nearly as much as new ones (Muennighoff et al. 2023)
+# Up to this many epochs repeated tokens are worth nearly as much as new ones (Muennighoff et al. 2023)
 MAX_EPOCHS = 4
 
 
@@ -180,7 +180,8 @@ def write_mixture(
 
     `tokens` and `heldout` give the shards (`path`, `tokens`, `digest`) by source, `budget` the tokens of the whole run;
     `rows` the packed rows (`path`, `rows`, `pieces`, `digest`) of `row_length` tokens, where documents are packed;
-    `digests` that of the documents of each set of `heldout`, where they are fixed: then it is called `KIND/NAME`.
+    `digests` has the digest of the documents of each set of `heldout`, where they are fixed: then it is called
+    `KIND/NAME`.
     """
     if empty := sorted(name for name, parts in tokens.items() if not parts):
         raise ValueError(f"the mixture names {', '.join(empty)}, but these have no documents left to train on")
@@ -246,7 +247,7 @@ def mean_shares(plan: Sequence[Stretch], budget: int) -> dict[str, float]:
 
 
 def _phases(plan: Sequence[Stretch], names: Sequence[str]) -> list[dict]:
-    """`first`: tokens of training ahead of the stretch; `shares`: in the order of the sources."""
+    """`first`: tokens of training before the stretch; `shares`: in the order of the sources."""
     phases, first = [], 0.0
     for stretch in plan:
         phases.append({"first": round(first), "shares": [stretch.shares.get(name, 0.0) for name in names]})

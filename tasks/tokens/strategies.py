@@ -37,7 +37,7 @@ def copies(settings: Upsampling, tokens: Sequence[int], target: float) -> list[f
 
 
 def most(settings: Upsampling, tokens: float) -> float:
-    """How many tokens a group of so many can give: those that are not discarded, `max_copies` times."""
+    """How many tokens a group can give: its tokens that are not discarded, `max_copies` times."""
     return settings.max_copies * (1 - settings.discard) * tokens
 
 
@@ -77,8 +77,8 @@ class Stretch(NamedTuple):
 def capped(weights: Mapping[str, float], available: Mapping[str, float], budget: float) -> dict[str, float]:
     """Tokens of `budget` that each group gives: in proportion to its weight, and no more than it has available.
 
-    This is UniMax (Chung et al. 2023, arXiv 2304.09151, algorithm 1) for weights: what is left of the budget is shared
-    anew among those that are not at their cap. With equal weights it is that algorithm. `available` is enough.
+    This is UniMax (Chung et al. 2023, arXiv 2304.09151, algorithm 1) for weights: the rest of the budget is shared
+    again among the groups that are not at their cap. With equal weights it is that algorithm. `available` is enough.
     """
     shares: dict[str, float] = {}
     open_names = sorted(weights)
@@ -93,7 +93,7 @@ def capped(weights: Mapping[str, float], available: Mapping[str, float], budget:
 
 
 def group_weights(settings: Mixture, tokens: Mapping[str, int], phase: Phase | None = None) -> dict[str, float]:
-    """The weight of each group that is trained on; `tokens`: of all groups, those of 0 have no document.
+    """The weight of each group that is trained on; `tokens`: of all groups; a group with 0 tokens has no document.
 
     Raises ValueError for a weight whose group does not exist.
     """
@@ -116,7 +116,7 @@ def group_weights(settings: Mixture, tokens: Mapping[str, int], phase: Phase | N
 def sample_mixture(settings: Mixture) -> Mixture:
     """The mixture without what depends on training's budget or on scores: what a tokenizer's sample follows.
 
-    Quantiles are left out, and so are caps and repetitions: by quantiles alone, all sources are taken as they are. A
+    Quantiles are left out, and so are caps and repetitions: with only quantiles, all sources are taken as they are. A
     group with a fixed budget of tokens and no weight has a weight of 1.
     """
     columns = tuple(column for column in settings.by if column.quantiles is None)
@@ -189,7 +189,7 @@ def stretches(settings: Mixture, tokens: Mapping[str, int], budget: int) -> list
         elif fixed or any(count_taken >= available[name] for name, count_taken in tokens_of.items()):
             plan.append(_stretch(tokens_of, length))
         else:
-            # of the weights alone: a longer training begins with the samples of a shorter one, which the last digit of
+            # only from the weights: a longer training begins with the samples of a shorter one, which the last digit of
             # a share can change
             whole = total(weights[name] for name in sorted(weights))
             plan.append(Stretch(length, {name: weights[name] / whole for name in sorted(weights)}))
@@ -270,7 +270,7 @@ def _fixed(settings: Mixture, tokens: Mapping[str, int], budget: int) -> dict[st
 
 
 def _split_amounts(amounts: Mapping[str, float], counts: Mapping[str, int], key: str) -> dict[str, float]:
-    """The value of each group: that of its longest name, in proportion to tokens among the groups of this name."""
+    """The value of each group: the value of its longest name, in proportion to tokens among the groups of this name."""
     _check(amounts, counts, key)
     owner = {name: owner_key for name in counts if (owner_key := _key(name, amounts)) is not None}
     sums: dict[str, int] = {}

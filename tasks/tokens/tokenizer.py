@@ -15,8 +15,8 @@ import wrapt
 from pydantic import Field, model_validator
 
 from gristmill.storage import files, parquet
-from gristmill.storage.address import Address
 from gristmill.storage.damage import RecordedFile
+from gristmill.storage.settings import Address
 from gristmill.tasks.documents.selection import select, uniform
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.tokens.fill_in_the_middle import FillInTheMiddle
@@ -100,7 +100,7 @@ def sample_texts(
 
 
 def sampled_texts(folder: str, shards: Sequence[int]) -> Iterator[str]:
-    """What was drawn of some shards, in their order. Holds that of one shard."""
+    """The samples drawn from some shards, in their order. Holds the sample of one shard."""
     there = set(parquet.paths_in(sample_folder(folder)))
     for path in (path for shard in shards if (path := _sample_file(folder, shard)) in there):
         yield from parquet.read_table(path)["text"].to_pylist()
@@ -182,7 +182,7 @@ class Tokenizer(Settings):
                 f"vocab_size is {self.vocab_size}, but {BYTES} bytes and {_special_tokens(self)} special tokens and "
                 f"symbols are {needed} tokens. Raise vocab_size above that, or give fewer symbols"
             )
-        # a learned token stands for at least two bytes that occur together
+        # a learned token is at least two bytes that occur together
         if self.sample_bytes < 2 * self.vocab_size:
             raise ValueError(
                 f"sample_bytes {self.sample_bytes} cannot give a vocabulary of vocab_size {self.vocab_size}; give "
@@ -195,7 +195,7 @@ BYTES = 256
 
 
 def _special_tokens(settings: Tokenizer) -> int:
-    """Number of tokens that are there whatever the text, but for bytes: `END`, or <unk>, <s> and </s>; and symbols."""
+    """Number of tokens that do not depend on the text, except bytes: `END`, or <unk>, <s> and </s>; and symbols."""
     return (1 if settings.kind == "byte_bpe" else 3) + len(settings.symbols)
 
 

@@ -23,7 +23,7 @@ else:
     given = wrapt.lazy_import("gristmill.tasks.tokens.tokenizer")
 
 SECONDS = 60  # of processor time: a million merges in 30 MB of JSON take 10 s to load
-# A tokenizer may take so much memory, and so many bytes for each of its file: those million merges take 20 each.
+# A tokenizer may take this much memory, and this many bytes for each of its file: those million merges take 20 each.
 _MEMORY, _MEMORY_PER_BYTE = 512 << 20, 40
 # Texts that normalizers and pre-tokenizers change, by what they are.
 PROBES = {
@@ -83,8 +83,8 @@ def try_tokenizer(data: bytes, path: str, end_of_text: str | None) -> dict[str, 
 
 
 def _losses(data: bytes) -> tuple[list[str], list[str]]:
-    """Each probe that does not come back, and as what, where a blank ahead of the first word is no change; and added
-    tokens that take white space."""
+    """Each probe that decodes to another text, with that text (a blank before the first word does not count); and added
+    tokens that absorb white space."""
     tokenizer = tokenizers.Tokenizer.from_buffer(data)
     changes: list[str] = []
     for what, probe in PROBES.items():

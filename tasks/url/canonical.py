@@ -4,7 +4,6 @@ import ipaddress
 import re
 from collections.abc import Callable
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING
 from urllib.parse import quote_from_bytes, unquote_to_bytes, urlsplit
 
 import idna
@@ -16,9 +15,6 @@ from pydantic import Field
 from gristmill.storage import parquet
 from gristmill.tasks.documents.step import Settings
 
-if TYPE_CHECKING:
-    pass
-
 
 def without_www(host: str) -> str:
     """A host without `www.`, `www2.`, ..., unless a single label were left."""
@@ -29,7 +25,7 @@ def without_www(host: str) -> str:
     return host
 
 
-# Parameters by which advertisers and mailers follow a visitor; a trailing `*` stands for any rest. From the
+# Parameters that advertisers and mailers use to track visitors; a trailing `*` matches any rest. From the
 # documentation of each: Google (utm_*, gclid, gclsrc, gbraid, wbraid, dclid, gad_*, _ga, _gl, srsltid), Matomo
 # (pk_*, mtm_*), Microsoft, Meta, X, TikTok, LinkedIn, Pinterest, Yandex (yclid, ysclid, _openstat), HubSpot
 # (_hs*), Mailchimp (mc_*), Marketo (mkt_tok), Vero; and from the strip list of Firefox (oly_*, __s).
@@ -71,14 +67,14 @@ _HOST = re.compile(r"[a-z0-9\-._~!$&'()*+,;=]+")  # reg-name of RFC 3986, sectio
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _CONTROLS_AND_SPACE = "".join(map(chr, range(0x21)))
 _INNER_SPACE = str.maketrans("", "", "\t\n\r")
-# An escape, or a character that may stand neither in a path nor in a query (RFC 3986, sections 3.3 and 3.4).
+# An escape, or a character that is allowed neither in a path nor in a query (RFC 3986, sections 3.3 and 3.4).
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})|[^A-Za-z0-9\-._~!$&'()*+,;=:@/?]")
 _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
-# What most URLs of a crawl look like, and is canonical as it stands unless a segment begins with a dot.
+# Most URLs of a crawl look like this, and are canonical unless a segment begins with a dot.
 _PLAIN = re.compile(r"https?://(?:[a-z0-9_-]++\.)++(?:[a-z]{2,}|xn--[a-z0-9-]+)/[A-Za-z0-9\-._~!$&'()*+,=:@/]*+")
 
 
-# A host with a dot and a top-level domain in letters, and a slash; or one that is a host by what is ahead of it.
+# A host with a dot and a top-level domain in letters, and a slash; or one that is a host because of what precedes it.
 _LABEL = r"[^\W_](?:[\w-]*+(?<=[^\W_]))?+"
 _DOMAIN = rf"(?:{_LABEL}\.)+(?:[^\W\d_]{{2,}}|xn--[a-z0-9-]+)(?::[0-9]{{1,5}})?"
 _WITHOUT_SCHEME = re.compile(rf"//{_DOMAIN}(?:[/?#]|\Z)|www\.{_DOMAIN}(?:[/?#]|\Z)|{_DOMAIN}/", re.IGNORECASE)
@@ -95,8 +91,9 @@ def with_scheme(url: str) -> str:
 def canonicalizer(options: Canonical) -> Callable[[str], str]:
     """A function from a URL to its canonical form; "" for one that has none.
 
-    No canonical form have: other schemes than http, https and ftp; hosts that are empty, longer than a name in the
-    DNS, hold a forbidden character or an empty label, or are no IP address but end in a number; ports above 65535.
+    URLs without a canonical form: other schemes than http, https and ftp; hosts that are empty, are longer than a name
+    in the DNS, have a forbidden character or an empty label, or end in a number but are not an IP address; ports above
+    65535.
     The function never raises, takes time linear in the URL's length but for the sorting of its parameters, and
     leaves a canonical URL as it is.
     """
@@ -166,7 +163,7 @@ def host_of(authority: str) -> str:
 
 @lru_cache(1 << 16)
 def canonical_host(host: str) -> str:
-    """Lower case, punycode, IP addresses in their usual notation, no trailing dot; "" for what is no host."""
+    """Lower case, punycode, IP addresses in their usual notation, no trailing dot; "" if it is not a host."""
     if host.startswith("["):
         return _ipv6(host)
     if "%" in host:
@@ -259,7 +256,7 @@ def _without_dots(path: str) -> str:
 # The host of a document: what is drawn in a sample of pages, since the documents of one site are alike.
 
 
-OWN = "host"  # the name that a source gives a column of its own that is to count in place of the URL's host
+OWN = "host"  # the name that a source gives a column of its own to be used instead of the URL's host
 _READ = ["url", "file"]
 
 
@@ -278,8 +275,8 @@ def hosts(documents: pa.Table) -> pa.Array:
 def known_hosts(documents: pa.Table) -> pa.Array:
     """The host of each document, a string that is not empty, or null.
 
-    It is what the documents' own column `host` says, where a source has one that is no list and no mapping; else the
-    host of the URL, without `www.`.
+    It is the value of the documents' own column `host`, if a source has one that is not a list or a mapping; otherwise
+    the host of the URL, without `www.`.
     """
     own = pa.nulls(len(documents), pa.string())
     if OWN in documents.column_names and not pa.types.is_nested(documents[OWN].type):

@@ -36,7 +36,7 @@ class ListError(ValueError):
 
 
 def list_files(address: str, categories: tuple[str, ...] = ()) -> list[str]:
-    """The files behind an address of a blocklist, sorted by category: of a folder's categories, of a category, itself.
+    """The files at an address of a blocklist, sorted by category: of a folder's categories, of a category, or the file.
 
     `categories` chooses among a folder's; none means all. An address of HTTP is a file's. Raises ListError if there is
     nothing to read.
@@ -64,9 +64,9 @@ def list_problems(
     categories: tuple[str, ...] | None = None,
     takedowns: Canonical | None = None,
 ) -> Iterator[Problem]:
-    """Problems with the files of a list. `categories`: those of a blocklist, which may be a folder; None for a list
-    that is a file. `takedowns`: how the addresses of a takedown list are made comparable, for such a list; then its
-    first MAX_CHECKED lines are read, too."""
+    """Problems with the files of a list. `categories`: the categories of a blocklist, which may be a folder; None for a
+    list that is a file. `takedowns`: how the addresses of a takedown list are made comparable, for such a list; then
+    its first MAX_CHECKED lines are read, too."""
 
     def check() -> None:
         if categories is None and files.is_local(address) and files.is_folder(address):
@@ -101,7 +101,7 @@ _PLAIN = b"abcdefghijklmnopqrstuvwxyz0123456789-_.\n"
 class Entries:
     """Lines of one list. `label` names it in the ledger, `kind` is one of `KINDS`, or "" if each line decides.
 
-    `lines` are as they stand in the file, some megabytes at a time, without blank lines and comments.
+    `lines` are as they are in the file, some megabytes at a time, without blank lines and comments.
     """
 
     label: str
@@ -206,7 +206,7 @@ def _entries(piece: bytes) -> list[bytes]:
 
 
 def hosts_are_canonical(lines: list[bytes]) -> bool:
-    """Whether lines of a `domains` file are taken as they stand; cheap, and False if in doubt."""
+    """Whether lines of a `domains` file are used as they are; cheap, and False if in doubt."""
     data = b"\n" + b"\n".join(lines) + b"\n"
     return not (data.translate(None, _PLAIN) or b"\n." in data or b".\n" in data or b".." in data)
 
@@ -218,7 +218,7 @@ def blocked(line: str, options: Canonical) -> str:
         return canonical_host(line)
     canonical = canonicalizer(options)(line if "://" in line else f"http://{line}")
     address_key = key(canonical)
-    # the whole site is named by its host as it stands: an entry `www.example.org/` does not concern other hosts
+    # the whole site is named by its exact host: an entry `www.example.org/` does not concern other hosts
     return address_key if "/" in address_key else host_of(canonical.partition("://")[2].rstrip("/"))
 
 
@@ -238,7 +238,7 @@ def taken_down(line: str, options: Canonical, where: str = "the takedown list") 
 
     `example.org` and `https://example.org` name the host and all below it, `https://example.org/a/*` that folder and
     all below it, any other address this one page; the key of a page begins with `=`. A page is the same with and
-    without a slash at its end; without a scheme it is that of any scheme. Raises ListError for a line that cannot be
+    without a slash at its end; without a scheme it matches any scheme. Raises ListError for a line that cannot be
     understood, and for one without a scheme that has the port of https: none must be passed over.
     """
     address = line.partition("://")[2] or line

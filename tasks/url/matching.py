@@ -1,6 +1,6 @@
 """Which entry of which list a URL hits: hosts and paths by their hashes, expressions and words by RE2.
 
-RE2 takes time linear in the URL, whatever the expression: no URL can make it hang.
+RE2 takes time linear in the URL for every expression, so no URL can make it hang.
 """
 
 import logging
@@ -57,7 +57,8 @@ class Lists:
     """The hosts, paths and regular expressions of some lists."""
 
     def __init__(self, lists: Iterable[Entries], parse: Callable[[str], str]) -> None:
-        """`parse` gives the key of a line that is no expression, "" for one without sense, which is logged and left."""
+        """`parse` returns the key of a line that is not an expression, or "" for an invalid line, which is logged and
+        skipped."""
         self.labels: list[str] = []
         self.expressions: list[tuple[str, str]] = []
         keys: list[tuple[int, np.ndarray]] = []

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from pydantic import AfterValidator, Field, PlainSerializer, SerializationInfo, model_validator
 
 from gristmill.storage import files
-from gristmill.storage.address import Address, from_folder, is_for_key
+from gristmill.storage.settings import Address, from_folder, is_for_key
 from gristmill.tasks.documents.measure import Batch
 from gristmill.tasks.documents.step import Bound, DocumentStep, Member, Problem, Signal
 from gristmill.tasks.url.canonical import PUBLIC_SUFFIXES, Canonical, canonicalizer, host_of, registered_domain
@@ -51,7 +51,7 @@ class Url(DocumentStep):
     line, word lists a word or phrase. Lines that begin with `#` are comments.
 
     A document without a URL, or with one that has no canonical form, is on no list; its signals are empty, but the
-    words are looked for in the URL as it stands.
+    words are searched in the URL as it is.
     """
 
     package_data: ClassVar = (PUBLIC_SUFFIXES,)
@@ -191,8 +191,8 @@ class Url(DocumentStep):
 
 
 def lists(step: Url) -> list[str]:
-    """The addresses of all files that the step reads, in the order of its settings; one that two settings name stands
-    there twice. Raises ListError for a list that is not there."""
+    """The addresses of all files that the step reads, in the order of its settings; an address in two
+    settings is there twice. Raises ListError for a missing list."""
     paths = [path for address in step.blocklists for path in list_files(address, step.categories)]
     singles = (step.takedowns, step.strict_substrings, step.hard_words, step.soft_words)
     return paths + [path for addresses in singles for address in addresses for path in list_files(address)]
@@ -206,7 +206,7 @@ def pinned(step: Url) -> Url:
     """
     paths = lists(step)
     checksum_of = {path: files.checksum(path) for path in dict.fromkeys(paths)}
-    # as often as they are named: a key has the names without folders, and the place alone says whose content it is
+    # as often as they are named: a key has the names without folders, and only the position tells whose content it is
     return step.model_copy(update={"checksums": tuple((path, checksum_of[path]) for path in paths)})
 
 

@@ -1,9 +1,9 @@
 """The key by which indexes of web archives sort addresses: SURT, the sort-friendly form of a URL. Separate: an export
 needs it, and no step does.
 
-The rules are those of the canonicalizer of webarchive-commons, by which Wayback machines and Common Crawl's index make
+The rules are from the canonicalizer of webarchive-commons, with which Wayback machines and Common Crawl's index make
 `urlkey` and `url_surtkey` (https://github.com/iipc/webarchive-commons, src/main/java/org/archive/url). The package
-`surt` has them in Python, under the AGPL, so it is no dependency.
+The Python package `surt` has them under the AGPL, so it is not a dependency.
 """
 
 import re
@@ -66,7 +66,7 @@ def _reversed(host: str) -> str:
 
 def _path(path: str) -> str:
     segments: list[str] = []
-    # characters beyond ASCII stay bytes, whatever encoding they are in
+    # characters beyond ASCII stay bytes of their encoding
     parts = _unescaped(path).decode("latin-1").split("/")[1:]
     for part in parts:
         if part == "..":
@@ -93,7 +93,7 @@ def _query(query: str) -> str:
 
 
 def _unescaped(text: str) -> bytes:
-    """The bytes that a text stands for when no escape is left in it."""
+    """The bytes of a text after all escapes in it are decoded."""
     data = text.encode("utf-8", "replace")
     while b"%" in data and (plain := unquote_to_bytes(data)) != data:
         data = plain

@@ -3,7 +3,7 @@
 import pytest
 
 from gristmill.tasks.language_model.answers import Answer
-from gristmill.tasks.language_model.rewriting import (
+from gristmill.tasks.language_model.rewrite import (
     Checks,
     RewriteRecord,
     RewriteSettings,

@@ -116,9 +116,9 @@ def test_stages_know_what_they_were_made_of(home):
 
 
 def test_behind_a_stage_is_what_read_its_texts_or_these_as_they_were_cut(home):
-    assert sorted(labels(home.behind(home.stage("d0")))) == ["edited-e0", "rules-r0", "rules-r1"]
-    assert labels(home.behind(home.stage("e0"))) == ["rules-r1"]
-    assert list(home.behind(home.stage("r0"))) == []
+    assert sorted(labels(home.derived_from(home.stage("d0")))) == ["edited-e0", "rules-r0", "rules-r1"]
+    assert labels(home.derived_from(home.stage("e0"))) == ["rules-r1"]
+    assert list(home.derived_from(home.stage("r0"))) == []
 
 
 def test_a_home_is_read_as_it_is_when_it_is_first_asked(home):

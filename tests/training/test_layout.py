@@ -11,7 +11,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from gristmill.training.layout.parallel import Parallel
+from gristmill.training.model_config import Parallel
 from gristmill.training.world import World, copies, local_part
 
 degrees = st.integers(1, 4)

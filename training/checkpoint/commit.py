@@ -38,7 +38,7 @@ from gristmill.storage import checked_json, files
 from gristmill.storage.damage import DamagedFileError
 from gristmill.storage.training_manifest import TrainingManifest
 from gristmill.training.batches import fingerprint
-from gristmill.training.checkpoint.keeping import COMMIT
+from gristmill.training.checkpoint.keeping import COMMIT, folder_name
 from gristmill.training.checkpoint.reader import METADATA, CheckpointReader
 from gristmill.training.config import NEUTRAL, RunConfig, TrainingConfig
 from gristmill.training.step.guard import Event
@@ -125,7 +125,7 @@ def commit_of(path: Path | str, names: dict[str, str] | None = None) -> Commit:
 
 
 def check_files(path: Path, commit: Commit, digests: dict[str, str]) -> None:
-    """Raises DamagedCheckpointError where the digests of a checkpoint's files, `digests`, are not those of its
+    """Raises DamagedCheckpointError where the digests of a checkpoint's files, `digests`, do not match its
     COMMIT."""
     for name, digest in commit.files.items():
         if digests.get(name) != digest:
@@ -205,7 +205,7 @@ class Saver:
         Raises RuntimeError when the one before could not be saved.
         """
         self.wait()
-        self.path = self.root / f"step-{progress.step:08d}"
+        self.path = self.root / folder_name(progress.step)
         temporary = self.path.with_suffix(".tmp")
         if self._owns_folder:
             for leftover in (temporary, self.path):
@@ -251,7 +251,7 @@ class Saver:
         dist.barrier(group=self.group)  # so that every rank knows that it is committed
 
     def _described(self, digests: list[dict[str, str]], folder: Path, progress: Progress) -> Commit:
-        """`digests`: those of all ranks; `folder`: that of rank 0, with torch's layout."""
+        """`digests`: of all ranks; `folder`: of rank 0, with torch's layout."""
         return Commit(
             fingerprint=self.names,
             progress=progress,

@@ -1,7 +1,7 @@
 """Which checkpoints there are below a folder and which of them stay, on this disk and in the object store.
 
 A home that is not on a local disk gets its checkpoints while training runs: `<store>/step-00000100/...`, COMMIT last,
-and beside them `metrics.jsonl` and its like, so that another machine goes on where this one ended. Imports no torch.
+and beside them `metrics.jsonl` and its like, so that another machine can resume where this one ended. Imports no torch.
 """
 
 from __future__ import annotations
@@ -69,11 +69,12 @@ def verify_checkpoints(folder: str) -> Iterator[Verified]:
 def kept_steps(
     steps: Iterable[int], keep: int, total: int, every: int | None = None, peak: int | None = None
 ) -> set[int]:
-    """Those of the checkpoints' steps that are kept: the newest `keep`, the middle one, multiples of `every`, and the
+    """The steps of checkpoints that are kept: the newest `keep`, the middle one, multiples of `every`, and the
     newest up to the step `peak`.
 
     The middle one is the newest at or before half of the run's `total` steps: to go back to when the end went wrong,
-    and to test resuming with. `peak`: the last step before the learning rate falls, which a longer run can go on from.
+    and to test resuming with. `peak`: the last step before the learning rate falls, from which a longer run can
+    continue.
     """
     ordered = sorted(steps)
     newest = [
@@ -83,7 +84,7 @@ def kept_steps(
 
 
 def prune(root: Path, kept: Container[int]) -> list[Path]:
-    """Remove all committed checkpoints but those of the steps in `kept`; returns what was removed."""
+    """Remove all committed checkpoints except of the steps in `kept`; returns what was removed."""
     removed = [path for step, path in committed(root).items() if step not in kept]
     for path in removed:
         remove(path)
@@ -91,7 +92,7 @@ def prune(root: Path, kept: Container[int]) -> list[Path]:
 
 
 def remove(path: Path) -> None:
-    """Remove a committed checkpoint. COMMIT goes first, so a half-removed directory is no checkpoint."""
+    """Remove a committed checkpoint. COMMIT goes first, so a half-removed directory is not a checkpoint."""
     (path / COMMIT).unlink()
     shutil.rmtree(path)
 
@@ -131,7 +132,7 @@ class Keeper:
         """Remove the committed checkpoints of later steps, here and in the store, when what is copied now is there."""
         if self.copied:
             self.copied.result()
-        if self.run.store:  # first: what is here alone is never fetched again after a crash
+        if self.run.store:  # first: a checkpoint that is only here is never fetched again after a crash
             for later in stored(self.run.store):
                 if later > step:
                     remove_stored(self.run.store, later)
@@ -140,7 +141,7 @@ class Keeper:
                 remove(path)
 
     def kept(self, steps: Iterable[int]) -> set[int]:
-        """Those of the steps whose checkpoints stay."""
+        """The steps whose checkpoints are kept."""
         training = self.run.training
         peak = training.last_peak_step(self.run.model.seq_len)
         return kept_steps(steps, training.keep_checkpoints, training.steps, training.keep_every, peak)
@@ -185,7 +186,7 @@ def stored(store: str) -> set[int]:
 
 
 def folder_name(step: int) -> str:
-    """That of a checkpoint."""
+    """The name of a checkpoint's folder."""
     return f"step-{step:08d}"
 
 
@@ -242,7 +243,7 @@ def upload_lines(out: Path, store: str) -> None:
 
 
 def fetch_lines(out: Path, store: str) -> None:
-    """The same ones back into the folder of a run, in place of those that are there."""
+    """The same files back into the folder of a run, replacing its files."""
     above = store.rsplit("/", 1)[0]
     for name in files.names(above):
         if name.endswith(".jsonl"):

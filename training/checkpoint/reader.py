@@ -1,8 +1,8 @@
 """Reads torch's checkpoints without running anything that a file names.
 
 torch.distributed.checkpoint keeps the layout of a checkpoint in a pickle. A pickle is a program: reading one can call
-any function. The reader here knows only the instructions that a layout needs, records which class each object is said
-to be instead of calling it, and builds torch's own objects from what it has checked. So a checkpoint in a folder that
+any function. The reader here knows only the instructions that a layout needs, records the named class of each object
+instead of calling it, and builds torch's own objects from what it has checked. So a checkpoint in a folder that
 others can write, or that comes from elsewhere, runs no code.
 """
 
@@ -31,7 +31,7 @@ METADATA = ".metadata"
 MAX_BYTES = 1 << 30  # of a layout; one with 60,000 shards takes 10 MB
 
 _TORCH_METADATA = "torch.distributed.checkpoint.metadata"
-# What a layout may name; pathlib is that of the folder that the checkpoint was written to.
+# What a layout may name; pathlib is for the folder that the checkpoint was written to.
 _KNOWN = {
     *((_TORCH_METADATA, name) for name in ("Metadata", "TensorStorageMetadata", "TensorProperties")),
     *((_TORCH_METADATA, name) for name in ("ChunkStorageMetadata", "MetadataIndex", "StorageMeta")),
@@ -202,7 +202,7 @@ def _size(value: Any) -> torch.Size:
 
 
 def _state(value: Any, name: str) -> dict[str, Any]:
-    """The fields of an object that is said to be of a class."""
+    """The fields of an object whose named class is `name`."""
     if not isinstance(value, _Object) or value.name != name or value.arguments:
         raise _LayoutError(f"it has another object instead of {name}")
     return _instance(value.state, dict)

@@ -8,7 +8,7 @@ own, they are in the store of the run, whole, and each machine has some of their
     <out>/checkpoints/step-00000100/*     on each machine, what its ranks wrote and what they have fetched; no COMMIT
 
 So a machine that is lost takes nothing with it, and what is on a disk is compared with the digests in COMMIT and
-fetched where it differs: the disk only saves fetching. A rank fetches what it reads alone.
+fetched where it differs: the disk only saves fetching. A rank fetches only what it reads.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class CheckpointStore:
         all_do(work)
 
     def newest(self, upto: int | None = None) -> Path | None:
-        """The checkpoint with the most steps, `upto` so many; None if there is none."""
+        """The checkpoint with the most steps, at most `upto`; None if there is none."""
         step = max((step for step in self._steps() if upto is None or step <= upto), default=None)
         return None if step is None else self.folder / folder_name(step)
 

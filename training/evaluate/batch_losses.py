@@ -1,7 +1,7 @@
 """The losses of training batches, by document: what a spike of the loss came from, as the weights before it see it.
 
 A window of a batch has pieces of documents, which end with end-of-text tokens. A document is named by its source, the
-path of its token shard and the number there of its first token. Losses are those of the objective `causal`: with others
+path of its token shard and the number there of its first token. Losses are of the objective `causal`: with others
 a window's tokens are in another order, and only the loss of whole batches is known.
 """
 
@@ -102,7 +102,7 @@ def _documents(
             bounds = [0, *ends[ends < span.length].tolist(), span.length]
             path = str(order.sources[source].shards[span.shard].path)
             for number, (begin, end) in enumerate(zip(bounds, bounds[1:], strict=False)):
-                # the first token of a sample is no target, so the loss of a token is at the place before it
+                # the first token of a sample is not a target, so the loss of a token is at the place before it
                 places = slice(max(span.at + begin - 1, 0), span.at + end - 1)
                 count = int(is_target[row, places].sum())
                 if not count:

@@ -34,7 +34,7 @@ class HeldoutWindows:
     """Fixed windows of held-out text: inputs and targets are int64 (windows, seq_len), targets padded with
     IGNORE.
 
-    `names` are those of the sets, as `heldout/web`; `source[i]` is the one that window i came from. In memory: 16 bytes
+    `names`: of the sets, such as `heldout/web`; `source[i]` is the one that window i came from. In memory: 16 bytes
     a token, eval_tokens of each set at most, or all of a set whose documents are fixed.
     """
 
@@ -49,7 +49,7 @@ class HeldoutWindows:
         return np.array([name.partition("/")[0] == kind for name in self.names])
 
     def sizes(self) -> np.ndarray:
-        """UTF-8 bytes that each window's targets stand for, int64 (windows,)."""
+        """UTF-8 bytes of each window's targets, int64 (windows,)."""
         real = self.targets != IGNORE
         return (self.token_bytes[np.where(real, self.targets, 0)] * real).sum(1)
 
@@ -59,7 +59,7 @@ def heldout_windows(
 ) -> HeldoutWindows:
     """Cut each held-out set into windows whose targets do not overlap; the last one may be short.
 
-    All of a set whose documents are fixed is read, so that the same text is evaluated whatever the tokenizer is.
+    All of a set whose documents are fixed is read, so that the same text is evaluated with any tokenizer.
     Another one with more than eval_tokens targets gives windows spread evenly over its length. Nothing depends on a
     seed or on the world size. `training`: with the objective masked, windows are masked, each the same way every time.
     """
@@ -199,7 +199,7 @@ class Evaluator:
         self.tokenizer = read_tokenizer(recorded.read(), recorded.path) if self.tasks else None
 
     def __call__(self, model: Decoder, last: bool) -> dict[str, float]:
-        """Metrics of the model, beside those of the unigram model after the `last` step; a collective."""
+        """Metrics of the model, and after the `last` step also those of the unigram model; a collective."""
         metrics = heldout_loss(model, self.windows, self.micro_batch, self.world)
         if self.tokenizer:
             metrics |= scored(task_scores(model, self.tasks, self.tokenizer, self.world, tokens=self.tokens))
@@ -208,12 +208,12 @@ class Evaluator:
         return metrics
 
 
-# Loss of every held-out document by itself: what comparisons of training data are made from.
+# Loss of each held-out document, from which comparisons of training data are made.
 
 
 SEARCH_CHUNK = 1 << 22  # tokens searched at once
 TOKENS = 1 << 14  # of a forward pass, padding included, or one window
-LENGTHS = 4  # that windows are padded to: on a GPU each is compiled by itself
+LENGTHS = 4  # that windows are padded to: on a GPU each is compiled separately
 
 SCHEMA = pa.schema(
     [
@@ -249,9 +249,9 @@ class DocumentLosses:
 def document_losses(
     model: Decoder, manifest: TrainingManifest, world: World, tokens_a_pass: int = TOKENS
 ) -> DocumentLosses:
-    """The loss of each document, all of its tokens and the end-of-text token behind them counted once; a collective.
+    """The loss of each document, all of its tokens and the end-of-text token after them counted once; a collective.
 
-    A document is read behind an end-of-text token, as in training, in windows of the model's seq_len, of which each
+    A document is read after an end-of-text token, as in training, in windows of the model's seq_len, of which each
     later one sees only the last token of the one before it. The windows of all documents are put into `passes`, at
     which ranks take turns. So on a CPU a document's bits are the same for any number of ranks; what else is in its
     pass, and the size of that, may round them otherwise.
@@ -273,7 +273,7 @@ def document_losses(
         )
         for begin in range(start, stop, seq_len)
     ]
-    # one column a piece, each of one rank: their sum over ranks adds zeros alone, so it is exact
+    # one column a piece, each of one rank: their sum over ranks only adds zeros, so it is exact
     sums = np.zeros((2, len(pieces)))
     token_bytes = np.array(manifest.token_bytes, dtype=np.int64)
     was_training = model.training
@@ -314,9 +314,9 @@ def write_document_losses(
 
 
 def document_ends(tokens: Tokens, heldout: SourceShards, end_of_text: int) -> np.ndarray:
-    """Where the documents of a held-out set end, behind their end-of-text tokens, int64 (documents,).
+    """Where the documents of a held-out set end, after their end-of-text tokens, int64 (documents,).
 
-    Raises ValueError where the last token is no end of text.
+    Raises ValueError if the last token is not an end of text.
     """
     ends = [
         start + 1 + np.flatnonzero(tokens.read(start, min(start + SEARCH_CHUNK, len(tokens))) == end_of_text)
@@ -341,9 +341,10 @@ class Pass(NamedTuple):
 
 
 def passes(sizes: list[int], seq_len: int, tokens: int) -> list[Pass]:
-    """The forward passes of pieces of so many tokens, each in one. They follow from the numbers alone.
+    """The forward passes of pieces with these numbers of tokens, each piece in one pass. They depend only on the
+    numbers.
 
-    There are LENGTHS lengths, and each has passes of one shape, of at most so many tokens, or one row: what fills no
+    There are LENGTHS lengths, and each has passes of one shape, of at most `tokens` tokens, or one row: what fills no
     pass is padded to the next length, and the last pass has empty rows.
     """
     lengths = sorted({-(-seq_len * part // LENGTHS) for part in range(1, LENGTHS + 1)})
@@ -360,9 +361,9 @@ def passes(sizes: list[int], seq_len: int, tokens: int) -> list[Pass]:
 
 
 def _read(piece: _Piece, tokens: Tokens, end_of_text: int) -> np.ndarray:
-    """The piece's tokens behind the one before them."""
+    """The piece's tokens after the one before them."""
     ids = tokens.read(max(piece.start - 1, 0), piece.stop)
-    if piece.first:  # what stands before it is the end of another document, or nothing
+    if piece.first:  # what is before it is the end of another document, or nothing
         ids = np.concatenate([[end_of_text], ids[-(piece.stop - piece.start) :]])
     return ids
 

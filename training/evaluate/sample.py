@@ -14,8 +14,8 @@ from gristmill.training.evaluate.heldout import TOKENS
 
 @torch.no_grad()
 def verbatim(model: Decoder, texts: np.ndarray, prompt: int) -> np.ndarray:
-    """How many tokens behind the prompt the model's likeliest continuation has as the text has them, before the first
-    that differs: int64 (texts,).
+    """How many tokens after the prompt are equal in the model's likeliest continuation and in the text, before the
+    first that differs: int64 (texts,).
 
     `texts`: token ids, int64 (texts, tokens), the first `prompt` of which are given. One pass gives what the model
     would write token by token: as long as all before are the text's, what it sees is the text. Raises ValueError for
@@ -46,7 +46,7 @@ def generate(
     ones.
 
     temperature 0 takes the likeliest token. top_k 0 draws from the whole vocabulary. The context is the last
-    seq_len tokens, and is computed anew for each token: fine for samples, slow for serving.
+    seq_len tokens, and is computed again for each token: fine for samples, slow for serving.
     """
     model.check_causal()
     generator = torch.Generator().manual_seed(seed)

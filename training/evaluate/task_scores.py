@@ -1,4 +1,4 @@
-"""What a model makes of tasks: each continuation's log-likelihood behind its context, and what follows from them.
+"""A model's scores on tasks: each continuation's log-likelihood after its context, and the measures computed from it.
 
 Scored as EleutherAI's lm-evaluation-harness does (docs/task_guide.md, lm_eval/api/task.py): the choice of the highest
 log-likelihood is the model's answer (its `acc`), or the one of the highest log-likelihood a character (`acc_norm`) or a
@@ -27,7 +27,7 @@ TOKENS = 1 << 14  # of one forward pass, padding included
 
 @dataclass(frozen=True)
 class _Row:
-    """A continuation, or a piece of a long one, behind its context: `tokens`, of which the last `scored` count."""
+    """A continuation, or a piece of a long one, after its context: `tokens`, of which the last `scored` count."""
 
     pair: int
     tokens: list[int]
@@ -36,7 +36,7 @@ class _Row:
 
 @dataclass(frozen=True, eq=False)
 class ExampleScores:
-    """The examples of a task one by one, all (examples,). `bits`, `sizes`: of the right answer behind its context,
+    """The examples of a task one by one, all (examples,). `bits`, `sizes`: of the right answer after its context,
     float64, and its UTF-8 bytes, int64. `hits`, `hits_norm`, `hits_bytes`: whether the model's answer is right, and
     that by the log-likelihood a character and a byte; of a cloze, whether all tokens are the likeliest. `chances`: of
     guessing, 0 for a cloze. `cut`: pairs whose context was cut."""
@@ -111,7 +111,7 @@ def scored(figures: dict[str, dict[str, float | int | None]]) -> dict[str, float
 
 def joined(context: str, continuation: str) -> tuple[str, str]:
     """The two texts as they are encoded. White space between them belongs to the continuation, since tokens begin with
-    it; where there is none, it is a space."""
+    it; without one, it is a space."""
     before = context.rstrip()
     between = context[len(before) :]
     if before and not between and not continuation[:1].isspace():
@@ -120,7 +120,7 @@ def joined(context: str, continuation: str) -> tuple[str, str]:
 
 
 def _rows(pair: int, context: list[int], continuation: list[int], seq_len: int) -> list[_Row]:
-    """One row, unless the continuation alone is longer than the model's window: then pieces of seq_len tokens, of which
+    """One row, unless only the continuation is longer than the model's window: then pieces of seq_len tokens, of which
     the first token of each later one sees only the one before it."""
     tokens, rows = context + continuation, []
     for start in range(len(context), len(tokens), seq_len):

@@ -3,7 +3,7 @@
 Each example is a few pairs of context and continuation, one of which is right (multiple choice), or one pair whose
 continuation the model must write (cloze, as LAMBADA). A layout is known by its fields, not by the name of a file.
 
-Formats of prompts: of our own and MosaicML's files as they stand; of the others those of EleutherAI's
+Formats of prompts: our own and MosaicML's files are used as they are; the others have those of EleutherAI's
 lm-evaluation-harness (lm_eval/tasks/{arc,piqa,hellaswag,winogrande,super_glue/boolq}), without examples in the prompt.
 """
 
@@ -30,7 +30,7 @@ def write_lm_eval_tasks(names: Sequence[str], folder: Path) -> Path:
     Nothing is fetched: a data set that is in no local cache raises FileNotFoundError with a remedy. Raises ValueError
     where lm_eval is not installed, or a task is unknown, or no multiple choice.
     """
-    os.environ.update(dict.fromkeys(_OFFLINE, "1"))  # ahead of the import, which reads them
+    os.environ.update(dict.fromkeys(_OFFLINE, "1"))  # before the import, which reads them
     try:
         from lm_eval.tasks import TaskManager
     except ImportError as error:
@@ -68,7 +68,7 @@ def _rows(name: str, task: Any) -> list[dict[str, Any]]:
     for document in documents:
         prompt = task.fewshot_context(document, num_fewshot=0)
         requests = task.construct_requests(document, prompt)
-        # a space between the two is put there by scoring, and is no part of the answer
+        # scoring adds a space between the two, which is not part of the answer
         pairs = [(context, text.removeprefix(" ")) for context, text in (request.args[:2] for request in requests)]
         answer = _answer(name, task, document)
         if task.multiple_input:
@@ -135,11 +135,11 @@ def lettered(task: Task) -> Task | None:
 
 
 class UnknownLayoutError(ValueError):
-    """A file of JSON Lines whose fields are those of no known task."""
+    """A file of JSON Lines whose fields are of no known task."""
 
 
 def read_tasks(folder: Path) -> tuple[list[Task], list[str]]:
-    """The tasks of all `*.jsonl` files of a folder by name, and a sentence for each file that is no known task.
+    """The tasks of all `*.jsonl` files of a folder by name, and a sentence for each file that is not a known task.
 
     Raises FileNotFoundError for a folder without such files, ValueError where none of them is a task, or a line of a
     task cannot be used.

@@ -183,7 +183,7 @@ def write_model_folder(
     saved: SavedModel, to: Path, name: str, recipe: str = "", dtype: Dtype = "float32", average: int = 1
 ) -> bool:
     """Write a finished training run's model; False if it was there already, and whole. `recipe`: as YAML, for the card.
-    `average`: the weights are the mean of so many checkpoints, the newest of those that are kept; 1: those of the end.
+    `average`: the weights are the mean of this many of the newest kept checkpoints; 1: the final weights.
 
     Raises FileExistsError where the folder holds anything else; ValueError for a model that no class of `transformers`
     computes, for a checkpoint, where fewer checkpoints are kept, and where tokenizer.json would give other ids than
@@ -254,7 +254,7 @@ def _is_there(to: Path, identity: dict[str, str]) -> bool:
 
 
 def _newest(saved: SavedModel, count: int) -> list[Path]:
-    """So many of the newest checkpoints of a run, oldest first. Those that the home alone has are fetched."""
+    """The newest `count` checkpoints of a run, oldest first. Checkpoints that only the home has are fetched."""
     root = saved.out / CHECKPOINTS
     assert saved.run is not None, "of a finished run"
     if store := saved.run.store:

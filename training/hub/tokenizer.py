@@ -1,12 +1,12 @@
 """A SentencePiece model as Hugging Face's tokenizer.json, which gives the same ids.
 
-BPE: SentencePiece merges, of all neighbors that are a piece together, those of the highest score, the leftmost first;
-`tokenizers` merges listed pairs in the order of the list. So each way of cutting a piece into two is a pair, in the
-order of the pieces' scores. Unigram: pieces with their scores; names of control tokens and of bytes, which
+BPE: SentencePiece merges, of all neighbors that are a piece together, the pair of the highest score, the leftmost
+first; `tokenizers` merges listed pairs in the order of the list. So each way of cutting a piece into two is a pair, in
+the order of the pieces' scores. Unigram: pieces with their scores; names of control tokens and of bytes, which
 SentencePiece does not find in a text, get a score that no text chooses. Where two ways to cut a text are as likely, as
 for a run of one character, `tokenizers` rounds otherwise and may take the other: such a model is not exported.
 
-Spaces are spaces here: no `▁` stands for them, so a literal one falls back to bytes, as in
+Spaces are spaces here, not `▁`, so a literal `▁` falls back to bytes, as in
 `gristmill.storage.tokenizer_files`. There is no normalizer and no pre-tokenizer, as the SentencePiece model has
 none.
 

@@ -55,8 +55,8 @@ def weight_files(folder: Path, key: str = KEY) -> list[Path]:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """The config.json of a model's folder. Raises ValueError, which names the file, for what is no object of JSON, or
-    lacks a size of the model."""
+    """The config.json of a model's folder. Raises ValueError, which names the file, for a file that is not a JSON
+    object, or lacks a size of the model."""
     path = Path(folder) / CONFIG
     with opening(f"{path}", "config.json of a model", _FIX):
         hub_config = json.loads(path.read_bytes())
@@ -146,7 +146,7 @@ def model_config(hub_config: dict[str, Any]) -> ModelConfig:
 
 
 def tokenizer_file(folder: Path) -> Path:
-    """The tokenizer of a folder. Raises FileNotFoundError where there is none."""
+    """The tokenizer of a folder. Raises FileNotFoundError if there is none."""
     for name in TOKENIZERS:
         if (path := Path(folder) / name).is_file():
             return path
@@ -157,7 +157,7 @@ def tokenizer_file(folder: Path) -> Path:
 
 
 def check_fits(folder: Path, config: ModelConfig, vocab_size: int | None = None, key: str = KEY) -> None:
-    """Raise ValueError, which names key, value and remedy, where the weights in a folder are no model of this shape.
+    """Raise ValueError, which names key, value and remedy, if the weights in a folder are not a model of this shape.
 
     `vocab_size`: None before the tokenizer is known. The length of the context is free. Not checked: whether the
     weights were trained on the tokens of the tokenizer beside them.
@@ -203,7 +203,7 @@ def check_fits(folder: Path, config: ModelConfig, vocab_size: int | None = None,
 
 
 def _settings(config: ModelConfig, hub_config: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-    """Keys of the recipe that decide the weights' shapes or what is computed with them, with its value and that of
+    """Keys of the recipe that decide the weights' shapes or what is computed with them, with its value and the value of
     config.json."""
     theirs = model_config(hub_config)
     ours, others = ({**one.model_dump(exclude={"seq_len"}), **one.filled} for one in (config, theirs))
@@ -212,7 +212,7 @@ def _settings(config: ModelConfig, hub_config: dict[str, Any]) -> Iterator[tuple
 
 
 def _shapes(files: list[Path]) -> dict[str, tuple[int, ...]]:
-    """Shapes of all tensors by their public names; reads the files' headers alone."""
+    """Shapes of all tensors by their public names; reads the files' headers only."""
     all_shapes: dict[str, tuple[int, ...]] = {}
     for path in files:
         with opening(f"{path}", "file of safetensors", _FIX), safe_open(path, framework="numpy") as tensors:

@@ -1,6 +1,6 @@
-"""Final weights as safetensors with a Hugging Face config beside them, and back.
+"""Final weights as safetensors with a Hugging Face config next to them, and back.
 
-The names are those of LlamaForCausalLM, with qk-norm of Qwen3ForCausalLM, and with the block nanochat of
+The names are from LlamaForCausalLM, with qk-norm of Qwen3ForCausalLM, and with the block nanochat of
 NanoChatForCausalLM. A model that none of them computes has a model type of our own, which `transformers` refuses.
 """
 
@@ -69,7 +69,7 @@ def export_model(
 
 def save_weights(weights: dict[str, torch.Tensor], path: Path) -> None:
     """Write tensors by their public names."""
-    # the library makes a file that only its user may read, whatever the umask
+    # the library creates a file that only its user may read, and ignores the umask
     path.touch()
     rights = path.stat().st_mode
     save_file({name: tensor.contiguous() for name, tensor in weights.items()}, path, metadata={"format": "pt"})
@@ -96,7 +96,7 @@ def empty_model(config: ModelConfig, vocab_size: int, causal: bool = True) -> De
 
 
 def set_initial_weights(model: Decoder, run: RunConfig, manifest: TrainingManifest, world: World) -> None:
-    """The weights that a run begins with, in place: those of training.init_from, or drawn; a collective."""
+    """The weights that a run begins with, in place: from training.init_from, or drawn; a collective."""
     if run.training.init_from:
         load_initial_weights(model, run, manifest, world)
     else:

@@ -4,7 +4,6 @@
     tensor     each matrix over processes (torch.distributed.tensor.parallel), with a loss over parts of the vocabulary
     context    the tokens of each sequence over processes, with heads exchanged around attention
     pipeline   blocks over processes, by torch.distributed.pipelining
-    parallel   the setting; imports no torch
     limits     what a layout cannot do, in sentences for `gristmill check`; imports no torch
 
 FSDP2 shards what remains, see `gristmill.training.world`. Parameters keep the names and shapes of the whole model in

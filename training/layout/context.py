@@ -22,7 +22,7 @@ from gristmill.training.layout.mesh import Axis
 
 @dataclass(frozen=True)
 class Division:
-    """The default is that of one process, which has all tokens: then each method returns its argument."""
+    """The default is for one process, which has all tokens: then each method returns its argument."""
 
     context: Axis = Axis()
     tensor: Axis = Axis()
@@ -34,7 +34,7 @@ class Division:
 
     def padded(self, tokens: torch.Tensor, value: int) -> torch.Tensor:
         """(batch, length), with `value` at the right up to a length that can be divided. No token sees what is at its
-        right, unless the model is not causal: such a one is only given whole sequences."""
+        right, unless the model is not causal: then it is only given whole sequences."""
         missing = -tokens.shape[1] % self.parts
         return F.pad(tokens, (0, missing), value=value) if missing else tokens
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gristmill.training.config import TrainingConfig
-from gristmill.training.layout.parallel import Parallel
-from gristmill.training.model_config import ModelConfig
+from gristmill.training.model_config import ModelConfig, Parallel
 from gristmill.training.parametrization import without_gains
 
 Lack = tuple[tuple[str, ...], str]  # where a setting is, as ("training", "optimizer"), and a sentence after its name
@@ -25,7 +24,7 @@ def lacking(model: ModelConfig, training: TrainingConfig) -> Iterator[Lack]:
             f"is {training.fp8_min_dim}, but training.parallel.tensor is {parallel.tensor}, and divided matrices do "
             "not multiply in fp8; set fp8_min_dim to null, or tensor to 1",
         )
-    fits = model.layers // parallel.interleave  # a pipeline of so many parts
+    fits = model.layers // parallel.interleave  # the most processes of a pipeline
     if parallel.interleave > 1 and parallel.pipeline == 1:
         yield (
             (*PARALLEL, "interleave"),
@@ -72,7 +71,7 @@ def few_micro_batches(training: TrainingConfig, processes: int) -> Iterator[Lack
 
 
 def undivided_vocabulary(size: int, parallel: Parallel) -> Iterator[Lack]:
-    """What is wrong with a vocabulary of so many tokens, of which `tensor` gives each process an equal part."""
+    """What is wrong with the size of a vocabulary, of which `tensor` gives each process an equal part."""
     if size % parallel.tensor:
         yield (
             (*PARALLEL, "tensor"),

@@ -2,8 +2,8 @@
 neighboring numbers, which are on one machine, divide matrices, since these exchange the most.
 
 There are two views of the grid, both with public functions of torch only. `weights` has a parameter's dimensions, and
-`tokens` those of a batch: processes that divide a sequence (context) shard the weights together with those that read
-other sequences (shard), and processes that read other sequences are shards and replicas.
+`tokens` the dimensions of a batch: processes that divide a sequence (context) shard the weights together with those
+that read other sequences (shard), and processes that read other sequences are shards and replicas.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
-from gristmill.training.layout.parallel import Parallel
+from gristmill.training.model_config import Parallel
 
 
 class Axis(NamedTuple):

@@ -130,8 +130,8 @@ class Pipeline(nn.Module):
         return sums.sum() * self.factor
 
     def _schedule(self, micro_batches: int, shape: torch.Size) -> Schedule:
-        """That of so many micro-batches of (rows, tokens). Types and sizes are given, so that torch runs no stage to
-        find them out."""
+        """The schedule of the micro-batches of (rows, tokens). Types and sizes are given, so that torch runs no stage
+        to find them out."""
         if self.schedule and self.schedule[0] == (micro_batches, shape):
             return self.schedule[1]
         device = next(self.parameters()).device

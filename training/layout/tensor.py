@@ -1,8 +1,8 @@
 """Each matrix over several processes, and the loss over their parts of the vocabulary.
 
 Queries, keys, values and the first products of the feed-forward network are divided by rows, so that each process has
-some heads and some columns of what lies between; the products back into the stream are divided by columns, and their
-sums are scattered over the tokens (Megatron-LM, arXiv 1909.08053; with sequence parallelism, arXiv 2205.05198).
+some heads and some columns of the values between them; the products back into the stream are divided by columns, and
+their sums are scattered over the tokens (Megatron-LM, arXiv 1909.08053; with sequence parallelism, arXiv 2205.05198).
 Embedding and output matrix are divided by the vocabulary. Every parameter becomes a DTensor, as FSDP2 asks for; the
 gains of norms are whole on each process, and torch adds up their gradients.
 """
@@ -52,7 +52,7 @@ def divide_matrices(model: nn.Module, layers: nn.ModuleList, mesh: DeviceMesh) -
 
 
 def _there(module: nn.Module, plan: dict[str, ParallelStyle]) -> dict[str, ParallelStyle]:
-    """Those of the modules in a plan that have parameters."""
+    """The modules of a plan that have parameters."""
     owners = {name.rpartition(".")[0] for name, _ in module.named_parameters()}
     return {name: style for name, style in plan.items() if name in owners}
 

@@ -2,7 +2,7 @@
 
     python -m gristmill.training.run.deathsig PARENT COMMAND [ARGUMENT ...]
 
-asks the kernel to SIGKILL this process when its parent, process PARENT, ends in whatever way, and becomes
+asks the kernel to SIGKILL this process when its parent, process PARENT, ends in any way, and becomes
 COMMAND (the request survives exec). Linux only; elsewhere COMMAND is run without that protection.
 """
 

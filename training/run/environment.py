@@ -25,13 +25,13 @@ def environment_of(processes: int, interface: str) -> dict[str, str]:
     device = interface or ("lo0" if sys.platform == "darwin" else "lo")
     path = [*filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)), here]
     return {
-        # glibc (mallopt(3)): what a step frees stays with the process, since pages that are taken anew from the system
+        # glibc (mallopt(3)): memory that a step frees stays with the process, since allocating pages again
         # cost a tenth of a step on a CPU; the second is the largest that glibc takes
         "MALLOC_TRIM_THRESHOLD_": str(1 << 32),
         "MALLOC_MMAP_THRESHOLD_": str(1 << 25),
         **_allocator(),
         **os.environ,
-        "PYTHONSAFEPATH": "1",  # or a file beside the caller could stand in for a module of the library
+        "PYTHONSAFEPATH": "1",  # or a file next to the caller could replace a module of the library
         "PYTHONPATH": os.pathsep.join(dict.fromkeys(path)),
         "PYTHONUNBUFFERED": "1",
         "OMP_NUM_THREADS": str(max(1, available_cpus() // processes)),
@@ -41,7 +41,7 @@ def environment_of(processes: int, interface: str) -> dict[str, str]:
 
 
 def available_cpus(groups: Path = Path("/sys/fs/cgroup")) -> int:
-    """Processors that this process may use: those of its affinity, within the quota of its container or job
+    """Processors that this process may use: by its affinity, within the quota of its container or job
     (https://docs.kernel.org/admin-guide/cgroup-v2.html, cpu.max), rounded up."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:

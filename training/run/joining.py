@@ -1,12 +1,12 @@
-"""What a machine needs to join a run, where it shares no disk with the others: all of it is in the home, in the model's
-folder or beside it.
+"""What a machine needs to join a run without a shared disk: everything is in the home, in the model's folder or next to
+it.
 
     <folder>/join.json           settings of the run, and what was given to it; there while node 0 trains
     <folder>/given/<digest>      first weights and tasks, which node 0 has in local folders
     <folder>/checkpoints/        see `gristmill.training.checkpoint.store`
     <folder>/../mixture-<key>/   the training manifest, which names token shards, packed rows and tokenizer
 
-A node works in `<its local copy of the folder>/node-1`, so that nodes with one local folder are in nobody's way.
+A node works in `<its local copy of the folder>/node-1`, so that several nodes can use one local folder.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 
 
 class Offer(CheckedSettings):
-    """`run`: that of node 0, whose paths are those of node 0; `mixture`: the folder beside the model's; `given`: the
+    """`run`: the run of node 0, with the paths of node 0; `mixture`: the folder beside the model's; `given`: the
     xxh3-128 of each file that was given, by setting and name."""
 
     run: RunConfig

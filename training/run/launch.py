@@ -1,11 +1,11 @@
-"""Start a training run in processes of its own, and be such a process.
+"""Start a training run in processes of its own, and run one of these processes.
 
 launch() is for the flow: it runs torchrun's agent (`gristmill.training.run.agent`), which starts the ranks as
 `python -m gristmill.training.run.launch RUN.json`, RUN.json being a RunConfig (`gristmill.storage.checked_json`). A
 single rank is started without an agent, which would load torch a second time to look after it.
 
 Exit codes: 0 done (result.json is there); STOPPED (75, EX_TEMPFAIL of sysexits.h) the ranks got SIGTERM,
-after a checkpoint if training had begun: run it again to go on; KILLED (137) or a negative one, a rank or the agent
+after a checkpoint if training had begun: run it again to resume; KILLED (137) or a negative one, a rank or the agent
 was ended by a signal; LOST (76) a rank lost the others; HUNG (124, as timeout(1) has it) a rank made no progress;
 anything else failed, and the log says why. FAILURE in the run's folder has the first error.
 """
@@ -37,8 +37,8 @@ from gristmill.training.run import heartbeat
 from gristmill.training.run.deathsig import PARENT, die_with_parent
 from gristmill.training.run.environment import OF_RANKS, environment_of
 from gristmill.training.run.forked import fork
+from gristmill.training.run.heartbeat import Hang, Limits, Watch
 from gristmill.training.run.restarts import MEETING_SECONDS, Attempts, Restarts
-from gristmill.training.run.watch import Hang, Limits, Watch
 
 STOPPED, LOST, HUNG, KILLED = 75, 76, 124, 137
 
@@ -109,9 +109,9 @@ def launch(
     included (on Linux). On one machine they find each other through a file and talk through the loopback device only.
     `poll` is called ten times a second, and may raise as on_line may.
 
-    A run whose ranks were killed, hang (see `limits` and `gristmill.training.run.watch`) or lost each other is started
-    again from its newest checkpoint, at most `restarts` times within an hour. So it is on several machines, where each
-    launcher does so and node 0 waits for the others.
+    A run whose ranks were killed, hang (see `limits` and `gristmill.training.run.heartbeat`) or lost each other is
+    restarted from its newest checkpoint, at most `restarts` times within an hour. On several machines each launcher
+    does so, and node 0 waits for the others.
     """
     run_json, log_path = Path(run_json).resolve(), Path(log_path)
     run = checked_json.read(str(run_json))
@@ -136,7 +136,7 @@ def launch(
                 continue
             why = _reason(attempt, out)
             if not why:
-                return 1 if attempt.code == LOST else attempt.code  # that of the rank which failed first
+                return 1 if attempt.code == LOST else attempt.code  # the code of the rank which failed first
             if attempts and attempts.leads and not attempt.begun:
                 why = f"the other machines did not join within {MEETING_SECONDS:.0f} s, or {nodes.rendezvous} is in use"
                 _fail(out, f"{why}; start the run on all machines again")
@@ -339,7 +339,7 @@ _OF_TRANSPORT = ("gloo/transport/", "gloo/rendezvous/")
 
 
 def is_of_another_rank(error: BaseException) -> bool:
-    """Whether an error, or what it came from, is that of talking to another rank, which may have ended or hang."""
+    """Whether an error, or its cause, is from talking to another rank, which may have ended or hang."""
     import torch.distributed as dist
 
     seen: BaseException | None = error

@@ -54,11 +54,11 @@ from gristmill.training.world import (
 log = logging.getLogger(__name__)
 
 RESULT = "result.json"
-LEADER_ALONE = timedelta(days=1)  # longest work of rank 0 alone; where it dies, the others' wait ends at once
+LEADER_ALONE = timedelta(days=1)  # longest work of only rank 0; if it dies, the others stop waiting at once
 
 
 class Stopped(Exception):
-    """The run was asked to stop, and did after saving a checkpoint: run it again to go on."""
+    """The run was asked to stop, and stopped after saving a checkpoint: run it again to resume."""
 
 
 @contextmanager
@@ -76,13 +76,13 @@ def stop_requests() -> Iterator[threading.Event]:
 
 
 COLLECT_EVERY = 50  # steps, as torchtitan's `gc_freq`
-COLLECT_ALL_EVERY = 1000  # steps; young generations alone would let cycles that live longer pile up in a long run
+COLLECT_ALL_EVERY = 1000  # steps; with only young generations, cycles that live longer would accumulate in a long run
 
 
 @contextmanager
 def collected_by_steps() -> Iterator[Callable[[int], None]]:
-    """Python's garbage collector off, but for what is called with the number of each step: so all ranks collect at the
-    same steps, rather than wait for each one that does at some time."""
+    """Turn Python's garbage collector off, and yield a function to call with the number of each step. So all ranks
+    collect at the same steps, and do not wait for each other at different times."""
     was_on = gc.isenabled()
     gc.collect()
     gc.disable()
@@ -103,7 +103,7 @@ def collected_by_steps() -> Iterator[Callable[[int], None]]:
 def train(run: RunConfig) -> dict:
     """Train as run says, from its newest checkpoint if it has one, and return what result.json holds.
 
-    Every rank calls it: under torchrun, or alone in plain Python. Files below run.out: checkpoints/,
+    Every rank calls it: under torchrun, or as a single process in plain Python. Files below run.out: checkpoints/,
     metrics.jsonl, timing.jsonl, events.jsonl, document_losses.parquet if run.document_losses, model.safetensors and
     config.json, and result.json last of all. Running a finished run again trains nothing and writes the same result.
 
@@ -219,7 +219,7 @@ class Due(NamedTuple):
 
 
 def due(step: int, training: TrainingConfig, log_every: int, peak: int | None = None) -> Due:
-    """What is due after `step` steps. `peak`: the last one before the learning rate falls, if that is to be saved."""
+    """What is due after `step` steps. `peak`: the last one before the learning rate falls, if it must be saved."""
     last = step == training.steps
     evaluation = last or step % training.eval_every == 0
     checkpoint = last or step % training.checkpoint_every == 0 or step == peak
@@ -247,8 +247,8 @@ class Learner:
         self.plan, self.begins_phase, self.seq_len = order.plan, order.begins_phase, run.model.seq_len
 
     def rate(self, step: int, batch: int, events: Sequence[Event]) -> float:
-        """The learning rate of a step, counted from 1, on a batch, counted from 0: that of the schedule by the tokens
-        of so many batches, times what the size of this one and rollbacks, which are among `events`, make of it."""
+        """The learning rate of a step, counted from 1, on a batch, counted from 0: from the schedule after the
+        tokens of earlier batches, times factors for the size of this batch and for the rollbacks among `events`."""
         training = self.training
         done, warmup, total = (
             self.plan.first(steps) * self.seq_len for steps in (step, training.warmup_steps, training.steps)

@@ -7,7 +7,7 @@ The process only imports: it computes nothing, so no thread of a library for sum
 what it forks is as a process that has just imported the same. It dies with the thread that began the block, and what
 it has forked dies with it. A run asks for its process by a socket, and gives it its environment and the file of its
 output; its number and then its exit code come back by the same socket, a message each; a run that a signal ends
-sends no code. Linux alone.
+sends no code. Linux only.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ def preloaded(environment: Mapping[str, str]) -> Iterator[str]:
         yield ""
         return
     own = {name: value for name, value in environment_of(1, "").items() if name not in OF_RANKS}
-    # in /tmp, not TMPDIR: an address has 107 bytes at most. The folder is its owner's alone, as a request is obeyed.
+    # in /tmp, not TMPDIR: an address has 107 bytes at most. Only its owner may enter the folder, since requests are
+    # executed.
     with (
         tempfile.TemporaryDirectory(prefix="gristmill-", dir="/tmp") as folder,
         socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as door,
@@ -125,7 +126,7 @@ def serve(door: socket.socket) -> None:
 def _run(request: dict, parent: int, output: int, channel: socket.socket) -> None:
     """The forked process: one rank, and never back."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    channel.send(str(os.getpid()).encode())  # by itself, so that it is ahead of the code
+    channel.send(str(os.getpid()).encode())  # by itself, so that it is before the code
     nothing = os.open(os.devnull, os.O_RDONLY)
     for descriptor, standard in ((nothing, 0), (output, 1), (output, 2)):
         os.dup2(descriptor, standard)

@@ -3,7 +3,7 @@
     python -m gristmill.training.run.rate RATE.json
 
 RATE.json holds a RateRequest (`gristmill.storage.checked_json`). The answer is a line of JSON, a MeasuredRate. A
-process of its own, so that its threads are those of a run, and the memory of a GPU is free again when it ends.
+process of its own, so that it has the threads of a run, and the memory of a GPU is free again when it ends.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ EVALUATED = 32  # windows of text that is held out
 def measured(request: RateRequest) -> MeasuredRate:
     """Train on drawn tokens, a micro-batch a step, in one process, as `gristmill.training.run.loop` does.
 
-    Where that would take more than `most_seconds` by the rate of products of matrices alone, nothing is trained and
-    that rate, which training does not reach, is the answer, as `bound`.
+    If that would take more than `most_seconds` at the rate of matrix products only, nothing is trained, and that rate,
+    which training does not reach, is returned as `bound`.
     """
     seq_len, vocabulary = request.model.seq_len, request.vocab_size
     tokens = request.training.micro_batch * seq_len
@@ -74,14 +74,14 @@ def measured(request: RateRequest) -> MeasuredRate:
 
 
 def _short(training: TrainingConfig, steps: int) -> TrainingConfig:
-    """As a run of a proxy, which is evaluated at its end alone."""
+    """The settings of a proxy run, which is only evaluated at its end."""
     own = {"batch": training.micro_batch, "batch_ramp": (), "steps": steps, "warmup_steps": 1, "sample_tokens": 0}
     own |= {"eval_every": steps, "checkpoint_every": steps, "monitor_every": steps + 1}
     return TrainingConfig.model_validate(training.model_dump() | own)
 
 
 def _drawn(folder: Path, vocabulary: int, tokens: int, heldout: int) -> Path:
-    """The training manifest of so many drawn tokens, and of others in one document that is held out."""
+    """The training manifest of `tokens` drawn tokens, and of others in one document that is held out."""
     random = np.random.default_rng(0)
 
     def shard(name: str, count: int) -> dict:

@@ -1,4 +1,4 @@
-"""What the steps of a run have found: kept on the device, read for several steps at once, and written down."""
+"""The figures of steps: kept on the device, read for several steps at once, and written to the logs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gristmill.training.step.monitor import Machine, NoiseScale
 from gristmill.training.step.state import APPLIED, NOT_FINITE, StepFigures, figures
 from gristmill.training.world import World
 
-FOLDER = "profile"  # in that of the run, and among the artifacts of its MLflow run
+FOLDER = "profile"  # in the folder of the run, and among the artifacts of its MLflow run
 ALLOCATIONS = 100_000  # newest ones in a snapshot
 
 
@@ -91,7 +91,7 @@ PROBES = 6  # of the monitor, of which the guard knows the largest attention log
 
 
 class TakenStep(NamedTuple):
-    """A step that was taken. `batch`: its sequences; `values`: those of train_step; `probe`: that of the monitor, if it
+    """A step that was taken. `batch`: its sequences; `values`: from train_step; `probe`: from the monitor, if it
     had one."""
 
     rate: float
@@ -157,7 +157,7 @@ class Record:
         self.after[f"time/{what}_seconds"] = time.perf_counter() - began
 
     def write(self, heldout: dict[str, float]) -> bool:
-        """Write down the steps that were read, `heldout` with the last of them; whether the run shall stop.
+        """Write the steps that were read, `heldout` with the last of them. Returns whether the run must stop.
 
         Raises FloatingPointError for a step that was not finite, unless the guard is on or the loss scale had room to
         fall.
@@ -189,7 +189,7 @@ class Record:
         return any(step.stop_requested for step in self.steps)
 
     def _metrics(self, pending_step: TakenStep, step: StepFigures) -> dict[str, float]:
-        """Those of the newest step of the progress."""
+        """The metrics of the newest step of the progress."""
         progress = self.progress
         metrics = {
             "train/loss": step.loss,
@@ -230,7 +230,7 @@ class Record:
             self.progress.logs = self.tracker.checkpoint()
 
     def go_back(self, progress: Progress) -> None:
-        """Forget the steps after those of `progress`."""
+        """Forget the steps after `progress`."""
         self.progress = progress
         self.pending.clear()
         if self.tracker:
@@ -238,7 +238,7 @@ class Record:
         self.go_on()
 
     def go_on(self) -> None:
-        """Called when the next step begins: what came before is no time of training."""
+        """Called when the next step begins: the time before does not count as training."""
         self.began = time.perf_counter()
 
 

@@ -1,4 +1,4 @@
-"""Carries out what the guard decides: goes back to a checkpoint, leaves batches out, or ends the run with a report."""
+"""Carries out decisions of the guard: goes back to a checkpoint, leaves batches out, or ends the run with a report."""
 
 from __future__ import annotations
 
@@ -80,13 +80,13 @@ class Recovery:
         return replayed_events
 
     def forced(self, step: int) -> int | None:
-        """The verdict on the update of a step (from 1) that a replayed run has taken; None: it is to be judged."""
+        """The verdict on the update of a step (from 1) that a replayed run has taken; None: it must be judged."""
         if self.replayed is None:
             return None
         return next((code for code, why in REASONS.items() if why == self.replayed.get(step)), APPLIED)
 
     def resume(self) -> tuple[Progress, Path | None]:
-        """Load the newest checkpoint that no rollback has left behind; without one the weights are the first. A damaged
+        """Load the newest checkpoint that no rollback has discarded; without one the weights are the first. A damaged
         one is set aside, and the one before it is loaded.
 
         The file of events is brought to what that checkpoint knows, and to the rollbacks after it: those hold, even if
@@ -110,7 +110,7 @@ class Recovery:
             assert to is not None, "chosen for it"
             self.checkpoints.remove_after(to)
             progress, saved = self._load(self._newest(to))
-            # those of steps that are learned again, after a damaged checkpoint, come again
+            # metrics of steps that are repeated after a damaged checkpoint are reported again
             again = range(progress.step + 1, to + 1)
             progress.events = [
                 event for event in known_events[: back + 1] if event.to is not None or event.step not in again
@@ -121,9 +121,9 @@ class Recovery:
         return progress, saved
 
     def judge(self, progress: Progress, steps: Sequence[StepFigures]) -> Spike | None:
-        """Look at the steps after those of progress, note those without an update; a spike, if they end in one.
+        """Look at the steps after the progress, note those without an update; a spike, if they end in one.
 
-        Raises FloatingPointError when the loss is one that the tokens' frequencies alone would give.
+        Raises FloatingPointError when the loss is what the tokens' frequencies alone would give.
         """
         losses, decided = Losses(progress.losses), len(progress.events)
         judges = self.run.training.guard.enabled and self.replayed is None
@@ -250,7 +250,7 @@ class Recovery:
         return newest
 
     def _progress(self, path: Path) -> Progress:
-        """That of a checkpoint, as this run takes it up."""
+        """The progress of a checkpoint, as this run resumes it."""
         progress = self.checkpoints.commit_of(path).progress
         return taken_up(progress, self.run.start) if self.run.start and path == self.first else progress
 
@@ -288,7 +288,7 @@ class Recovery:
         return losses
 
     def _documents(self, losses: BatchLosses, level: float) -> tuple[SpikeDocument, ...]:
-        """The documents that add most to a rise above `level`, and whose own loss is nearer to that of the spike; a
+        """The documents that add most to a rise above `level`, and whose own loss is nearer to the loss of the spike; a
         collective."""
         highest = losses.highest(level, DOCUMENTS)
         return tuple(

@@ -32,7 +32,7 @@ class Restarts:
         self.times: deque[float] = deque()
 
     def take(self) -> int:
-        """The number of a restart that is made now, among those of the last hour; 0: it may not be made."""
+        """The number of a restart that is made now, among the restarts of the last hour; 0: it may not be made."""
         now = self.clock()
         while self.times and now - self.times[0] >= HOUR:
             self.times.popleft()
@@ -52,8 +52,8 @@ class Attempts:
         self.looked = 0.0
 
     def begin(self, poll: Callable[[], None]) -> bool:
-        """Set `name` to that of a new attempt, for which all nodes but 0 wait. `poll` is called meanwhile. False: node
-        0 has ended the run. Raises TimeoutError if it does not begin."""
+        """Set `name` to the name of a new attempt, for which all nodes but 0 wait. `poll` is called meanwhile. False:
+        node 0 has ended the run. Raises TimeoutError if it does not begin."""
         if self.leads:
             self.name = uuid.uuid4().hex
             checked_json.write(self.address, {"attempt": self.name})
@@ -86,7 +86,7 @@ class Attempts:
             files.remove(self.address)
 
     def _read(self) -> str:
-        """The newest name; empty where there is none, or the store does not answer."""
+        """The newest name; empty if there is none, or if the store does not answer."""
         with suppress(OSError, RuntimeError):  # RemoteIOError is one
             return str(checked_json.read(self.address)["attempt"])
         return ""

@@ -1,4 +1,4 @@
-"""Metrics: always to files beside the run, and to MLflow when there is a run to log to. Rank 0 only.
+"""Metrics: always to files next to the run, and to MLflow if there is a run to log to. Rank 0 only.
 
 metrics.jsonl  {"step", metric: value, ...}, what the weights decide: the same bytes for the same run
 timing.jsonl   the same for what the machine decides: tokens a second
@@ -139,7 +139,7 @@ def _is_upto(line: str, step: int) -> bool:
 
 
 def quiet_database() -> None:
-    """Let MLflow not log errors of its database, which it also raises: with each come pages of traceback."""
+    """Keep MLflow from logging errors of its database with pages of traceback; it also raises them."""
     # a filter, since MLflow and Prefect set levels of loggers again
     logging.getLogger("mlflow.store.db.utils").addFilter(_is_without_trace)
 
@@ -154,7 +154,7 @@ class MlflowSender:
     Points wait in memory (`limit` at most, the oldest are given up first) and go out every `period` seconds
     in batches. After a failure the server is asked again what it has, since a request that failed here may
     have succeeded there. `lost` counts the points that never arrived. MLflow cannot forget a point, so those of steps
-    that a rollback left behind stay there beside the new ones, which are later; `decisions` says which steps these are.
+    that a rollback discarded stay there next to the new ones, which are later; `decisions` lists these steps.
     """
 
     def __init__(self, tracking: TrackingConfig, period: float = 3.0, limit: int = 200_000) -> None:
@@ -179,11 +179,12 @@ class MlflowSender:
                 self.waiting.append((key, value, now, step))
 
     def add_artifact(self, path: Path, folder: str) -> None:
-        """Send a file into a folder of the run's artifacts, behind the points that wait."""
+        """Send a file into a folder of the run's artifacts, after the points that wait."""
         self.artifacts.append((path, folder))
 
     def go_back(self, step: int) -> None:
-        """Points of steps after `step` that are added from now on are new ones, and sent beside the old ones."""
+        """Points of steps after `step` that are added from now on are new ones, and sent in addition to the old
+        ones."""
         with self.lock:
             self.waiting.append((GO_BACK, 0.0, 0, step))
 
@@ -269,7 +270,7 @@ class MlflowSender:
 
 class Tracker:
     """Where the loop writes its metrics. `step` is the number of steps that the checkpoint resumed from had done;
-    `written` is what `checkpoint` gave for it; `names` are those of MLflow."""
+    `written` is what `checkpoint` gave for it; `names` are MLflow's."""
 
     def __init__(
         self,
@@ -291,7 +292,7 @@ class Tracker:
         self.timing = JsonLines(self.out / TIMING, step, written.get(TIMING))
 
     def go_back(self, step: int) -> None:
-        """Forget the steps after `step` in the files. MLflow keeps what it has, and gets the new points beside it."""
+        """Forget the steps after `step` in the files. MLflow keeps its points, and gets the new ones in addition."""
         self.metrics.file.close()
         self.timing.file.close()
         self._open(step, {})

@@ -25,7 +25,7 @@ Moment: TypeAlias = float | torch.cuda.Event
 
 
 class Clock:
-    """One for a run. `model`: that of sharded_model, whose blocks it times in the forward passes of training.
+    """One for a run. `model`: from sharded_model, whose blocks it times in the forward passes of training.
 
     Within a block's forward pass its weights are there, and no rank waits for another: in all other parts the fast
     ranks wait for the slow ones, so that their times are alike.
@@ -37,7 +37,7 @@ class Clock:
         self.seconds: dict[str, float] = defaultdict(float)
         self.began: Moment = 0.0  # the block that runs
         for layer in model.layers:
-            # behind what gathers the block's weights, and ahead of what drops them
+            # after what gathers the block's weights, and before what drops them
             layer.register_forward_pre_hook(self._block_begins)
             layer.register_forward_hook(self._block_ends, prepend=True)
 

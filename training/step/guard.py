@@ -1,4 +1,4 @@
-"""Spikes of the loss, and what to do about them: decisions on figures alone. Imports no torch.
+"""Spikes of the loss, and what to do about them: decisions that depend only on figures. Imports no torch.
 
 Decisions are written in the order in which they were taken: events.jsonl, which is enough to take them again.
 
@@ -151,7 +151,7 @@ def skipped_updates(events: Sequence[Event]) -> dict[int, str]:
 
 
 BEFORE = 32  # losses that a spike is measured against
-NEWEST = 8  # losses that make a spike: the median of them counts, so that a single bad batch is none
+NEWEST = 8  # losses that make a spike: their median counts, so that a single bad batch does not make one
 DEVIATIONS = 7  # as OLMo 2 counts spikes (arXiv 2501.00656): seven standard deviations from a rolling average
 MIN_RISE = 0.1  # of the loss; smaller ones are left alone
 # Share of the steps after the warm-up at which a loss must be below the unigram entropy. Of small runs (400 steps, 38
@@ -193,9 +193,9 @@ class Losses:
     def threshold(self) -> tuple[float | None, float]:
         """(level of the losses before the newest, what the newest must exceed to be a spike).
 
-        Level and noise are medians, so that spikes do not hide those that follow them; the noise is that of differences
-        of successive losses, so that a falling loss is no noise. Before there are as many losses as a spike has, only
-        one that is no number can be a spike.
+        Level and noise are medians, so that spikes do not hide later spikes; the noise is the median of differences
+        of successive losses, so that a falling loss does not count as noise. Before there are as many losses as a
+        spike has, only a loss that is not a number can be a spike.
         """
         before = [_height(loss) for loss in self.kept[:-NEWEST]]
         if len(before) < NEWEST:
@@ -246,8 +246,8 @@ def learned_by(training: TrainingConfig) -> int:
     makes no spike. A healthy one stays at that loss for a while, too: in short runs for most of their steps, so those
     are not judged before guard.window steps, as updates are not.
 
-    Behind the last step, so never, with an objective whose targets are not distributed as the tokens are: sentinels are
-    frequent, and the entropy of the tokens says nothing of them. Those of prefix_lm are tokens behind a random place.
+    After the last step, so never, with an objective whose targets are not distributed as the tokens are: sentinels are
+    frequent, and the entropy of the tokens says nothing of them. Targets of prefix_lm are tokens after a random place.
     Nor with masked, whose targets are few: a healthy loss stays at that entropy for longer.
     """
     if training.objective not in ("causal", "prefix_lm"):
@@ -260,7 +260,7 @@ def skip_steps(training: TrainingConfig, began: int = 0, windows: Sequence[tuple
     """How many batches to leave out for a spike that began with the batch `began`.
 
     PaLM left out 200 to 500 (arXiv 2204.02311, section 5.1); in runs of fewer than 4,000 steps a twentieth of them,
-    but no fewer than make a spike. For a spike right behind a window that was left out (first, end), twice that window.
+    but no fewer than make a spike. For a spike right after a window that was left out (first, end), twice that window.
     """
     longest = max((end - first for first, end in windows if 0 <= began - end < NEWEST), default=0)
     return 2 * longest or training.guard.rollback_skip_steps or max(NEWEST, min(200, training.steps // 20))
@@ -270,8 +270,8 @@ def window(began: int, seen: int, restored: int, skip: int) -> tuple[int, int]:
     """The batches (first, end) to leave out for a spike of the batches `began` to `seen`, after going back to where
     batch `restored` is the next one.
 
-    Half of the window lies before the spike, as PaLM left out batches "before and during" it. What lies between
-    `restored` and the window is learned again, with the same outcome.
+    Half of the window is before the spike, as PaLM left out batches "before and during" it. Batches between `restored`
+    and the window are learned again, with the same outcome.
     """
     first = max(restored, began - skip // 2)
     return first, max(seen + 1, first + skip)
@@ -304,7 +304,7 @@ REMEDIES = {
 
 
 def likeliest(events: list[Event]) -> str:
-    """The cause that most spikes had, the newest of those that are equally frequent; that of the stop, if it had no
+    """The cause that most spikes had, the newest of equally frequent ones; the cause of the stop, if it had no
     spike."""
     if events[-1].what == "stop" and events[-1].began is None:
         return events[-1].why

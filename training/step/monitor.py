@@ -1,5 +1,5 @@
-"""How a model does inside: sizes of updates, activations and attention logits, looked at every `monitor_every` steps;
-and how well the machine is used."""
+"""The inside of a model: sizes of updates, activations and attention logits, measured every `monitor_every` steps; and
+how well the machine is used."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ DECAY = 0.99  # of the means over steps: about the last hundred count
 class MicroBatchNorms:
     """The norms of micro-batches' gradients on this rank, taken in the backward pass, on the device.
 
-    A hook on each whole parameter sees the gradient of one micro-batch before it is added to that of earlier ones, and
-    before ranks add theirs. So neither needs a copy, and all micro-batches count. `model`: that of sharded_model;
-    making one of these is a collective. Where several ranks compute one micro-batch none has its gradient, and nothing
-    is seen.
+    A hook on each whole parameter sees the gradient of one micro-batch before it is added to the gradient of earlier
+    ones, and before ranks add theirs. So neither needs a copy, and all micro-batches count. `model`: from
+    sharded_model; making one of these is a collective. Where several ranks compute one micro-batch none has its
+    gradient, and nothing is seen.
     """
 
     def __init__(self, model: nn.Module, world: World) -> None:
@@ -42,7 +42,7 @@ class MicroBatchNorms:
                 continue
             module.unshard()
             for parameter in module.parameters():
-                if not isinstance(parameter, DTensor):  # those of the layers are, while the rest is whole
+                if not isinstance(parameter, DTensor):  # layers' parameters are DTensors; the others are whole
                     parameter.register_hook(self._see)
             module.reshard()
 
@@ -68,10 +68,10 @@ def noise_and_signal(
 ) -> torch.Tensor:
     """Unbiased estimates of (tr(C) of a sequence's gradient, |G|^2), float64 (2,); NaN for a single micro-batch.
 
-    `sums`: those of MicroBatchNorms over all ranks, of gradients of (loss sums / `tokens`); `square`: the squared norm
-    of the whole gradient; `tokens`, `sequences`: those of the batch. Gradient j, of the mean over its own n_j targets,
-    has the expected squared norm |G|^2 + S / n_j. Weighted by n_j and summed, less that of the whole batch, J - 1 times
-    S remains: with micro-batches of one size these are the estimates of the paper's appendix A.1, and with one sequence
+    `sums`: from MicroBatchNorms over all ranks, of gradients of (loss sums / `tokens`); `square`: the squared norm of
+    the whole gradient; `tokens`, `sequences`: of the batch. Gradient j, of the mean over its own n_j targets, has the
+    expected squared norm |G|^2 + S / n_j. Weighted by n_j and summed, minus the norm of the whole batch, J - 1 times S
+    remains: with micro-batches of one size these are the estimates of the paper's appendix A.1, and with one sequence
     each they are the sample variance.
     """
     weighted, count = sums.unbind()
@@ -95,11 +95,11 @@ class NoiseScale:
 
     @property
     def value(self) -> float:
-        """In sequences; NaN while there is none: before the first step, or where |G|^2 is lost in the noise."""
+        """In sequences; NaN if there is none: before the first step, or if |G|^2 is lost in the noise."""
         return self.means[0] / self.means[1] if self.means and self.means[1] > 0 else math.nan
 
 
-# The Linux kernel's powercap: https://docs.kernel.org/power/powercap/powercap.html. Most systems let root alone read
+# The Linux kernel's powercap: https://docs.kernel.org/power/powercap/powercap.html. Most systems let only root read
 # it.
 POWERCAP = Path("/sys/class/powercap")
 
@@ -133,7 +133,7 @@ class Power:
 
 
 def gpu_watts(device: torch.device) -> float | None:
-    """What a GPU draws at the moment; None for a CPU, and where NVML's Python package is not installed."""
+    """The current power of a GPU in watts; None for a CPU, and if NVML's Python package is not installed."""
     if device.type != "cuda":
         return None
     try:
@@ -177,8 +177,8 @@ def measured_flops(device: torch.device, dtype: torch.dtype | None) -> float:
 
 
 class Machine:
-    """What timing.jsonl has beside the speed: MFU, memory, the use of the processor, and what is drawn. Rank 0's, but
-    for MFU and the number of processes."""
+    """Metrics of timing.jsonl besides the speed: MFU, memory, use of the processor, and power. Those of rank 0, except
+    MFU and the number of processes."""
 
     def __init__(self, model: ModelConfig, vocab_size: int, world: World, dtype: torch.dtype | None) -> None:
         self.world, self.seq_len = world, model.seq_len
@@ -192,7 +192,7 @@ class Machine:
         self.process.cpu_percent()  # the next call says what was used since
 
     def __call__(self, tokens_per_second: float) -> dict[str, float]:
-        """`mfu` is the share of the data sheet's bf16 rate, absent where none is known, `mfu_measured` that of
+        """`mfu` is the share of the data sheet's bf16 rate, absent where none is known, `mfu_measured` the share of
         `measured_flops`. `_causal`: attention is counted below the diagonal only, as it is computed."""
         metrics = {
             f"train/{name}{convention}": tokens_per_second * flops / (peak * self.world.size)
@@ -216,7 +216,7 @@ class Machine:
 
 
 class Updates:
-    """The norm of an update of the blocks' matrices over that of the matrices: `begin` before it, `end` after it.
+    """The norm of an update of the blocks' matrices over the norm of the matrices: `begin` before it, `end` after it.
 
     Between the two the matrices are in memory twice, at a time when there are no activations.
     """
@@ -240,7 +240,7 @@ class Updates:
 
 
 class Monitor:
-    """Looks at the inside of a model, on the device alone."""
+    """Measures the inside of a model, only on the device."""
 
     def __init__(self, model: Decoder, world: World) -> None:
         self.model, self.world = model, world
@@ -253,7 +253,7 @@ class Monitor:
     def probe(self, tokens: torch.Tensor) -> torch.Tensor:
         """After an update that `updates.begin` preceded: float64 in the order of `names`; a collective.
 
-        tokens: int64 (1, seq_len), of which those of rank 0 are looked at. Activations are the residual stream behind a
+        tokens: int64 (1, seq_len), of which those of rank 0 are looked at. Activations are the residual stream after a
         layer, attention logits those that tokens see. The layers run once more for this, uncompiled and one at a time,
         since fused attention keeps its logits to itself.
         """

@@ -138,7 +138,7 @@ Group = Literal["embedding", "head", "matrices", "vectors"]
 
 @dataclass(frozen=True)
 class Treatment:
-    """How a parameter is updated. lr_multiplier: its learning rate over that of the schedule; weight_decay: the share
+    """How a parameter is updated. lr_multiplier: its learning rate over the schedule's; weight_decay: the share
     of it that an update takes away is this times its learning rate; eps: of AdamW."""
 
     group: Group
@@ -169,7 +169,7 @@ def treatment(name: str, parameter: torch.Tensor, model: ModelConfig, training: 
     """How a run updates a parameter of a Decoder.
 
     Weight decay is for the matrices of linear layers: not for norms, and not for the embedding. Decay shrinks the rows
-    of rare tokens, and small embeddings make large gradients behind a norm, which is why OLMo 2 leaves them out (arXiv
+    of rare tokens, and small embeddings make large gradients after a norm, which is why OLMo 2 leaves them out (arXiv
     2501.00656). A tied matrix counts as the embedding; lm_head decays.
     """
     group, by_size, rates = group_of(name, parameter), multipliers(name, model, training), training.rates
@@ -198,7 +198,7 @@ def parameter_groups(model: Decoder, training: TrainingConfig) -> list[Parameter
 
 
 def learning_rate(tokens: int, total: int, training: TrainingConfig, warmup: float | None = None) -> float:
-    """Learning rate of a step behind which `tokens` of the run's `total` are learned, 0 < tokens <= total.
+    """Learning rate of a step after which `tokens` of the run's `total` are learned, 0 < tokens <= total.
 
     `warmup`: the tokens of the warm-up; None: the share of the run that its steps are, as where batches do not grow.
 
@@ -239,9 +239,9 @@ class Optimizers:
     def step(self, learning_rate: float, divisor: torch.Tensor, skip: torch.Tensor) -> None:
         """Update with the gradients divided by `divisor`, and drop them; where `skip` is true nothing changes.
 
-        `learning_rate` is that of the schedule: each group's is `lr_multiplier` of it.
+        `learning_rate` is the schedule's: each group's is `lr_multiplier` of it.
         Both are tensors without dimensions on the device: the host does not wait for them. A skipped update leaves
-        weights and AdamW's state as they are, to the bit; Muon's momentum begins anew.
+        weights and AdamW's state as they are, to the bit; Muon's momentum begins again.
         """
         if self.adamw:
             # what torch's own loss scaling hands to the fused kernel: AdamW's `step` reads these two names

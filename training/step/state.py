@@ -1,5 +1,5 @@
-"""A training step, and what a run changes by it: weights, optimizer, loss scale, the figures that outliers are measured
-by."""
+"""A training step, and the state that it changes: weights, optimizer, loss scale, and the figures with which outliers
+are detected."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Outliers:
     An outlier has a loss or gradient norm above mean + `deviations` standard deviations of the last `window` accepted
     updates (OLMo-core's SkipStepOptimizer: 6 of 128), and none is judged before there are so many. Here the logarithms
     are compared: norms are skewed, and six deviations of their logarithms seldom happen to healthy small runs. What
-    comes of several in a row, `step.guard` decides. All ranks see the same figures, those of the whole batch, so
+    happens after several in a row, `guard` decides. All ranks see the same figures, of the whole batch, so
     they agree.
     """
 
@@ -114,7 +114,7 @@ class LossScale:
 
 
 class TrainState:
-    """Changed in place by each step, saved in a checkpoint, loaded from one. `model`: that of sharded_model. Making it
+    """Changed in place by each step, saved in a checkpoint, loaded from one. `model`: from sharded_model. Making it
     is a collective.
 
     `tensors`: the live tensors under the names that they have in a checkpoint. `copies`: of each parameter how many
@@ -130,7 +130,7 @@ class TrainState:
         copy_counts = [copies(each, world, 1 + (name in shared)) for name, each in model.named_parameters()]
         self.copies = torch.tensor(copy_counts, dtype=torch.float64, device=world.device)
         self.clock = Clock(model, scale.value.device)
-        # Taken at once: after a forward pass the model may hand out gathered parameters in place of its sharded ones.
+        # Taken at once: after a forward pass the model may return gathered parameters instead of its sharded ones.
         self.tensors = scale.tensors() | outliers.tensors()
         for name, parameter in model.named_parameters():
             self.tensors[f"model.{name}"] = parameter.detach()
@@ -148,7 +148,7 @@ class TrainState:
 def begun_state(
     config: ModelConfig, training: TrainingConfig, vocab_size: int, end_of_text: int, world: World
 ) -> TrainState:
-    """That of a run which begins, with the weights that its seed draws. `end_of_text`: the id of that token."""
+    """The state of a run which begins, with the weights that its seed draws. `end_of_text`: the id of that token."""
     state = empty_state(config, training, vocab_size, end_of_text, world)
     set_first_weights(state.model, training, world)
     return state
@@ -179,7 +179,7 @@ def state_of(model: Decoder, training: TrainingConfig, world: World) -> TrainSta
 
 
 class StepFigures(NamedTuple):
-    """What a step found out, over all micro-batches of all ranks."""
+    """The results of a step, over all micro-batches of all ranks."""
 
     loss: float  # nats per token
     z_loss: float  # per token, with its weight
@@ -187,13 +187,13 @@ class StepFigures(NamedTuple):
     tokens: int  # targets
     stop_requested: bool  # some rank was asked to stop
     scale: float  # of the loss
-    verdict: int  # of `gristmill.training.step.state`: whether the update was applied
+    verdict: int  # APPLIED, NOT_FINITE or OUTLIER
     noise: float = math.nan  # tr(C) and |G|^2 of `gristmill.training.step.monitor`; NaN for a single micro-batch
     signal: float = math.nan
 
     @property
     def judged_loss(self) -> float | None:
-        """What the guard shall see: not finite if the gradient is not, None for a loss of which nothing was learned."""
+        """The loss for the guard: not finite if the gradient is not, None if nothing was learned from the step."""
         if self.verdict == OUTLIER:
             return None
         overflow = self.verdict == NOT_FINITE and self.scale <= 1
@@ -201,10 +201,10 @@ class StepFigures(NamedTuple):
 
 
 class StepPlan(NamedTuple):
-    """What the host has decided before a step."""
+    """The decisions of the host before a step."""
 
     learning_rate: float
-    forced: int | None = None  # the verdict of `gristmill.training.step.state`, where it was taken before
+    forced: int | None = None  # the verdict, where the step was taken before
     stop_requested: bool = False  # asks all ranks to agree on stopping: it travels with the loss
     updates: Updates | None = None  # measures this update
 
@@ -219,9 +219,9 @@ def train_step(
 ) -> torch.Tensor:
     """Learn from this rank's inputs and targets, int64 of shape (rows, seq_len); a collective.
 
-    The gradient is that of (sum of token losses) / (targets in the whole batch); dividing by the global
-    count before backward is what makes uneven ranks exact. Where the loss or the gradient is not finite, on whatever
-    rank, or is an outlier, no rank updates.
+    The gradient is of (sum of token losses) / (targets in the whole batch); dividing by the global
+    count before backward is what makes uneven ranks exact. If the loss or the gradient is not finite, on any rank, or
+    is an outlier, no rank updates.
 
     Returns a tensor on the device for `figures`.
     """

@@ -25,7 +25,7 @@ from gristmill.tasks.documents.normalize import Normalize, rewrite
 from gristmill.tasks.engine import options
 from gristmill.tasks.engine.jobs import Code, check_code
 from gristmill.tasks.engine.options import JobOptions
-from gristmill.tasks.evaluation.similar import THRESHOLD, Given, given, likest
+from gristmill.tasks.evaluation.similar import THRESHOLD, TextIndex, index_of, likest
 from gristmill.tasks.url.canonical import Canonical, host_of
 from gristmill.tasks.url.lists import ENTRIES, ListError, check_takedowns
 from gristmill.tasks.url.lists import taken_down as address_key
@@ -164,9 +164,9 @@ def _text_of(path: str) -> str:
         raise ValueError(f"{path} is not UTF-8 ({error.reason} at byte {error.start}): convert it first") from None
 
 
-def alike_index(texts: list[str]) -> Given:
+def alike_index(texts: list[str]) -> TextIndex:
     """Texts as others are compared with them: by sets of five words. Raises ValueError where none has a word."""
-    index = given(pa.chunked_array([texts], pa.large_string()), Shingling())
+    index = index_of(pa.chunked_array([texts], pa.large_string()), Shingling())
     if not index.sizes.any():
         raise ValueError("the text has no words (letters or digits), so it cannot be compared. Give another text")
     return index
@@ -179,7 +179,7 @@ class Alike:
 
     texts: tuple[str, ...]
     rewrites: bool = True
-    _indexes: dict[str, Given] = field(default_factory=dict)
+    _indexes: dict[str, TextIndex] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._index(None)  # whose error is of the texts, and not of a shard
@@ -187,7 +187,7 @@ class Alike:
     def __call__(self, normalize: Mapping[str, Any] | None, table: pa.Table) -> pa.ChunkedArray:
         return likeness(self._index(normalize if self.rewrites else None), table["text"])
 
-    def _index(self, normalize: Mapping[str, Any] | None) -> Given:
+    def _index(self, normalize: Mapping[str, Any] | None) -> TextIndex:
         if (key := repr(normalize)) not in self._indexes:
             texts = list(self.texts)
             if normalize:
@@ -197,13 +197,13 @@ class Alike:
         return self._indexes[key]
 
 
-def likeness(index: Given, texts: pa.ChunkedArray) -> pa.ChunkedArray:
+def likeness(index: TextIndex, texts: pa.ChunkedArray) -> pa.ChunkedArray:
     """For each text how like it is one of the index, as `like, .95` or `contains it, .88`; null below THRESHOLD."""
     least = np.full(len(index.sizes), MIN_SHINGLES)
     best = likest(index, texts, THRESHOLD, least)
     said = [
         None if at < 0 else f"{'like' if like else 'contains'} it, {value:.2f}"
-        for at, value, like in zip(best.given.tolist(), best.value.tolist(), best.like.tolist(), strict=True)
+        for at, value, like in zip(best.reference.tolist(), best.value.tolist(), best.like.tolist(), strict=True)
     ]
     return pa.chunked_array([said], pa.string())
 

@@ -7,7 +7,7 @@ from gristmill.flows.recipe.recipe import Recipe
 from gristmill.storage import files, layout
 from gristmill.tasks.engine.options import LanguageModelServer
 from gristmill.tasks.language_model.annotate import Annotate
-from gristmill.tasks.language_model.rewriting import RewriteSettings
+from gristmill.tasks.language_model.rewrite import RewriteSettings
 
 CHARACTERS_A_TOKEN = 3  # about 4 in English, and 1 to 2 in Chinese and Thai, for which it is 1 here
 

@@ -9,7 +9,7 @@ from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.recipe.remarks.request_limits import MeasuredDocuments, limits, measured_documents
 from gristmill.tasks.engine.options import LanguageModelServer
 from gristmill.tasks.language_model.annotate import Annotate
-from gristmill.tasks.language_model.rewriting import RewriteSettings
+from gristmill.tasks.language_model.rewrite import RewriteSettings
 from gristmill.tasks.pii.step import Pii
 from gristmill.tasks.reading.sources import Rewrites
 

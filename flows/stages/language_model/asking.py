@@ -16,7 +16,7 @@ from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec, Work
 from gristmill.tasks.language_model.answers import FOLDER as ANSWERS
-from gristmill.tasks.language_model.questions import DocumentShards, Questions, ask_client
+from gristmill.tasks.language_model.ask import DocumentShards, Questions, ask_client
 from gristmill.tasks.language_model.sample import (
     SAMPLE,
     WEIGHTS,

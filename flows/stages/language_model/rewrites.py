@@ -26,8 +26,14 @@ from gristmill.tasks.engine.phases import Each, PhaseRunner
 from gristmill.tasks.engine.spec import StageSpec
 from gristmill.tasks.language_model.ask import total
 from gristmill.tasks.language_model.prompts import Prompt, PromptFile
-from gristmill.tasks.language_model.rewrite import rewrite_shard
-from gristmill.tasks.language_model.rewriting import OF_SOURCE, Checks, Rewrite, RewriteRecord, RewriteSettings
+from gristmill.tasks.language_model.rewrite import (
+    OF_SOURCE,
+    Checks,
+    Rewrite,
+    RewriteRecord,
+    RewriteSettings,
+    rewrite_shard,
+)
 from gristmill.tasks.language_model.sample import Sampling
 from gristmill.tasks.models.language import Identification, Language
 from gristmill.tasks.reading.sources import Rewrites
@@ -81,7 +87,7 @@ def _rewrite(phases: PhaseRunner, record: RewriteRecord, places: AskingPlaces) -
     corpus, measured = places.corpus, measured_by(places, record)
     asked = ask(phases, record, places)
     jobs = Each(corpus.shards(), lambda i: {**corpus.shard(i), "signals": measured[i]})
-    common = {"home": places.home, "asked": record, "sample": places.sample}
+    common = {"home": places.home, "record": record, "sample": places.sample}
     counted = phases.map(PHASE, rewrite_shard, jobs, common=common).values()
     bill = total(each["bill"] for each in asked)
     write_bill(phases, record.step, bill, asked)

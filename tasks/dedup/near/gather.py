@@ -98,7 +98,7 @@ def gather_shard(
     apart: bool = False,
 ) -> dict:
     """Write what is known of a shard's candidates that are not taken down. `labels`: the file that has theirs;
-    `ranges`: see `exchange.write`; `in_order`: their words as they come, in place of their sets of shingles; `apart`:
+    `ranges`: see `exchange.write`; `in_order`: their words in order, instead of their sets of shingles; `apart`:
     whether they are compared only with documents of their source, so bands and contents of other sources are different.
 
     Held: 200 bytes for each document that is known, 300 and 8 a band for each candidate, their sets, 8 bytes a
@@ -145,7 +145,7 @@ def labelled(shard: EarlierShard | OwnShard, labels: str, order: KeepOrder) -> p
 
 def known_documents(shard: EarlierShard | OwnShard, order: KeepOrder) -> pa.Table:
     """What is known of each document of a shard that has a word: `doc`, `id`, `at`, `size` and `content` as in
-    `SIGNED`, and what `keyed` adds; of an earlier crawl of the kept documents alone."""
+    `SIGNED`, and what `keyed` adds; of an earlier crawl only the kept documents."""
     if isinstance(shard, EarlierShard):
         return sorted_files.read(shard.kept, *sorted_files.EVERYTHING)
     facts = parquet.read_table(shard.signatures, ["id", "at", "size", "content"])

@@ -4,7 +4,7 @@ which the last phase writes.
     labels/00000.parquet   by `doc`: doc, label: the documents with an edge, of some shards that follow each other
 
 All documents with which one may be compared have its label: the number of the component, counted by smallest ids. So
-labels depend on the edges alone, not on the files in which they are.
+labels depend only on the edges, not on the files that have them.
 """
 
 from collections.abc import Iterator

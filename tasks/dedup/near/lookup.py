@@ -49,7 +49,7 @@ class Signed:
     """The documents of a finished stage `signatures`.
 
     `name`: the stage's name-key; `signatures`: its parts; `documents`: the parts with the texts, shard by shard;
-    `settings`: those of the signatures, and the bands and rows to look up by.
+    `settings`: the settings of the signatures, and the bands and rows to look up by.
     """
 
     name: str
@@ -137,7 +137,7 @@ def in_redis(among: Signed, signature: np.ndarray, address: str, progress: Progr
 
 
 def alike(among: Signed, this: Sought, docs: np.ndarray, least: float) -> list[Like]:
-    """Those of the documents whose Jaccard similarity to a text is at least `least`, the likest first, then by id.
+    """The documents whose Jaccard similarity to a text is at least `least`, the most similar first, then by id.
 
     Of documents with equal sets, and of those too short or too long to be like it, no text is read. Holds the sets of
     one shard's candidates. Raises RuntimeError where texts and signatures are not of the same documents.
@@ -185,9 +185,7 @@ def _similarities(
 
 
 def _index(settings: MinHash, storage: dict[str, Any]) -> "MinHashLSH":
-    # imported here: it takes a second
-
-    # a hash of eight bytes in place of a band's values: a fourth of a Redis's memory, and half of the time
+    # a hash of eight bytes instead of a band's values: a fourth of the memory in Redis, and half of the time
     return datasketch.MinHashLSH(
         params=(settings.bands, settings.rows),
         num_perm=settings.permutations,

@@ -29,9 +29,9 @@ _FACT = np.dtype([("holdout", np.uint64), ("content", np.uint64), ("size", np.in
 
 @dataclass(frozen=True)
 class Crawl:
-    """A crawl that was deduplicated: where its documents are, and those of the earlier crawls before it.
+    """A crawl that was deduplicated: where its documents are, and the documents of earlier crawls.
 
-    `number`: its own, the last; `settings`: those of the step; `taken_down`: ids of its documents that a
+    `number`: its own, the last; `settings`: the settings of the step; `taken_down`: ids of its documents that a
     takedown list names, of which nothing may be shown.
     """
 
@@ -94,7 +94,7 @@ class Bin:
 
     A group counts once, by the share of its pairs in the bin, since its pairs have documents in common: `measured` is
     the mean over the groups, with the ends of Wilson's 95% interval for so many trials, `expected` that of the S-curve
-    at each pair's similarity, and `jaccard` that of the similarities.
+    at each pair's similarity, and `jaccard` the mean of the similarities.
     """
 
     low: float
@@ -162,7 +162,7 @@ def _each_with_each(begins: np.ndarray, members: np.ndarray) -> tuple[np.ndarray
 
 
 def _compared(crawl: Crawl, first: np.ndarray, second: np.ndarray, set_bytes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Jaccard similarity of each pair, that of the sets themselves, and whether it shares a band."""
+    """The exact Jaccard similarity of each pair, computed from the sets, and whether the pair shares a band."""
     similarity, banded = np.empty(len(first)), np.empty(len(first), bool)
     block = np.cumsum((first["size"] + second["size"]) * 8) // set_bytes
     for number in np.unique(block):
@@ -228,9 +228,9 @@ _DRAWN = np.dtype(
 class Clusters:
     """What was decided. A cluster is a representative with all that were dropped for it.
 
-    `sizes`, `counts`: how many clusters have each size; `documents`: those of this crawl that are in one; `largest`:
-    the largest clusters, `doc`, `representative`, `cluster_size`; `dropped`: of each decile some documents (first)
-    with their representatives (second), of so many as `in_decile` says; none where documents were not compared.
+    `sizes`, `counts`: how many clusters have each size; `documents`: documents of this crawl that are in one;
+    `largest`: the largest clusters, `doc`, `representative`, `cluster_size`; `dropped`: of each decile some documents
+    (first) with their representatives (second), of so many as `in_decile` says; none where documents were not compared.
     """
 
     sizes: np.ndarray
@@ -316,7 +316,7 @@ def decile(similarity: np.ndarray) -> np.ndarray:
 
 
 def _draw(pairs: Pairs, owner: np.ndarray, ids: list[str], others: list[str]) -> np.ndarray:
-    """The pairs with a number that depends on their ids alone, and with their turn: how many pairs of the same decile
+    """The pairs with a number that depends only on their ids, and with their rank: how many pairs of the same decile
     and owner have a smaller one."""
     sample = np.empty(len(owner), _DRAWN)
     sample["first"], sample["second"], sample["jaccard"] = pairs.first, pairs.second, pairs.jaccard
@@ -345,7 +345,7 @@ def _pairs(sample: np.ndarray) -> Pairs:
 def examples(crawl: Crawl, dropped: Pairs, below: Pairs, each: int, characters: int) -> list[list[Example]]:
     """The pairs with their documents: of each decile at most `each`, the least similar first.
 
-    In the decile of the threshold half of them were dropped and half not, as far as there are so many. Held: these
+    In the decile of the threshold half of them were dropped and half not, if there are enough. Held: these
     documents, of each text the first `characters`, and the texts of those of one shard.
     """
     document_of = documents(

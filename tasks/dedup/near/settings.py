@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar
 from pydantic import Field, model_validator
 
 from gristmill.storage import layout
-from gristmill.storage.address import Address
+from gristmill.storage.settings import Address
 from gristmill.tasks.dedup.exchange import partition_bytes
 from gristmill.tasks.dedup.order import Criterion, KeepOrder
 from gristmill.tasks.documents.file_problems import file_problems, own_sentence
@@ -47,7 +47,7 @@ class Shingling(Settings):
 
 
 class Banding(Settings):
-    """Which documents are candidates of each other: those that share a band."""
+    """Settings of which documents are compared: those that share a band."""
 
     bands: int = Field(
         16,
@@ -89,7 +89,7 @@ class Verifying(Settings):
 
     @property
     def least(self) -> float | None:
-        """What the similarity to the representative must reach, None where nothing is compared."""
+        """The minimum similarity to the representative, None if documents are not compared."""
         return self.contained if self.verify == "containment" else self.threshold
 
 
@@ -100,21 +100,20 @@ class MinHash(Shingling, Banding, KeepOrder, Verifying, CorpusStep):
     """Near-duplicate removal with MinHash: a document is dropped if a similar document, with an overlapping set of
     shingles, is kept.
 
-    Documents are taken in the order of `keep`. One is dropped if, and only if, it shares a band of its signature with
-    one before it that is kept and the Jaccard similarity of their sets, computed on the sets and not estimated, is at
-    least `threshold`; its representative is the first such document. So nothing is dropped for a document that it
-    does not resemble, however long a chain of likenesses leads there. `s_curve` says how many of the pairs that are
-    similar enough share a band.
+    Documents are processed in the order of `keep`. A document is dropped if and only if it shares a band of its
+    signature with an earlier kept document, and the exact Jaccard similarity of their sets is at least `threshold`. Its
+    representative is the first such document. So no document is dropped because of a document that it does not
+    resemble, even if a chain of similar documents connects them. `s_curve` computes what fraction of the similar pairs
+    shares a band.
 
-    A document is compared with the first `comparisons` kept documents with which it shares a band, and with no more:
-    a bucket of more kept documents, all unlike each other, is not compared in full.
+    A document is only compared with the first `comparisons` kept documents that share a band with it.
 
     With `earlier`, kept documents of earlier crawls come before all others.
 
-    With `threshold: null` documents are not compared. All that are connected by shared bands, directly or through other
-    documents, are one cluster, of which the first in the order of `keep` is kept (FineWeb, arXiv:2406.17557; datatrove,
-    text-dedup and NeMo Curator do so). `earlier` and `takedowns` need comparisons: which clusters there are depends on
-    all documents of all crawls, also on those that were dropped.
+    With `threshold: null` documents are not compared. Documents that are connected by shared bands, directly or through
+    others, are one cluster, and the first one in the order of `keep` is kept, as in FineWeb (arXiv:2406.17557),
+    datatrove, text-dedup and NeMo Curator. `earlier` and `takedowns` need comparisons, since clusters depend on all
+    documents of all crawls, including dropped ones.
     """
 
     renamed: ClassVar[Mapping[str, str]] = {

@@ -127,8 +127,8 @@ def unpacked(column: pa.ChunkedArray, kind: str) -> np.ndarray:
 def by_this_code(signatures: Sequence[str], documents: Sequence[str], shingling: Shingling) -> bool:
     """Whether the first documents with a word, signed again, give what is stored of them in a stage's parts.
 
-    Where they do not, hashes were others then, and no document would be like them. Many are signed, since a change may
-    concern one script alone. Held: `_SIGNED_AGAIN` documents, or those of a row group.
+    Otherwise the hashes were computed differently, and no document would be similar to them. Many are signed, since a
+    change may affect only one script. Held: `_SIGNED_AGAIN` documents, or the documents of a row group.
     """
     for signed_part, part in zip(signatures, documents, strict=True):
         [rows] = np.nonzero(parquet.read_table(signed_part, ["size"])["size"].to_numpy())

@@ -56,7 +56,7 @@ DECIDED_BYTES = 150
 
 
 def candidate_bytes(banding: Banding, shingles: int) -> int:
-    """What `verify_partition` holds for a candidate with a set of so many shingles."""
+    """What `verify_partition` holds for a candidate, by the size of its set of shingles."""
     return 700 + 60 * banding.bands + 8 * shingles
 
 
@@ -175,7 +175,7 @@ def check_ids(candidates: pa.Table) -> None:
 
 
 def _in_order(candidates: pa.Table, order: KeepOrder) -> np.ndarray:
-    """The rows, int64, in keep order: those of the oldest crawl first."""
+    """The rows, int64, in keep order: rows of the oldest crawl first."""
     crawl = pa.array(crawl_of(candidates["doc"].to_numpy()))
     keys = [(name, "ascending") for name in ("crawl", *order_names(order), "id")]
     return pc.sort_indices(candidates.append_column("crawl", crawl), sort_keys=keys).to_numpy().astype(np.int64)
@@ -214,7 +214,7 @@ def _sets(
 
 
 def _room(shingles: int, memory: int) -> np.ndarray:
-    """An array of so many shingles: in memory, or, where that is not allowed, in a file that goes with it."""
+    """An array for shingles: in memory, or, where that is not allowed, in a file that goes with it."""
     if shingles * 8 <= memory:
         return np.empty(shingles, np.uint64)
     with tempfile.TemporaryFile() as f:

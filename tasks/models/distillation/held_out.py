@@ -205,7 +205,7 @@ def reliability(
 
 def grade_measures(labels: np.ndarray, scores: np.ndarray, weights: np.ndarray | None = None) -> dict[str, float]:
     """`pearson`, `spearman` and `rmse` of scores that estimate labels; without the first two where either is the same
-    for all. With weights ranks are those of so many documents."""
+    for all. A weight counts as that many documents in the ranks."""
     counts = np.ones(len(labels)) if weights is None else weights
     figures = {"rmse": float(np.sqrt((counts * (labels - scores) ** 2).sum() / counts.sum()))}
     if not np.ptp(labels) or not np.ptp(scores):
@@ -225,32 +225,32 @@ def _correlation(first: np.ndarray, second: np.ndarray, weights: np.ndarray) -> 
 
 
 def _ranks(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """The weight of all documents below each one, and half of that of its equals."""
+    """The weight of all documents below each one, and half of the weight of its equals."""
     places, inverse = np.unique(values, return_inverse=True)
     of_value = np.bincount(inverse, weights, minlength=len(places))
     return (np.cumsum(of_value) - of_value / 2)[inverse]
 
 
-def described_measures(found: Mapping[str, Any]) -> str:
+def described_measures(figures: Mapping[str, Any]) -> str:
     """A line for the log about a model and its measures, as the record of its training has them."""
     line = (
-        f"learned from {found['training']:,} annotations of {found['training_hosts']:,} hosts, measured on "
-        f"{found['held_out']:,} of {found['held_out_hosts']:,} other hosts: "
+        f"learned from {figures['training']:,} annotations of {figures['training_hosts']:,} hosts, measured on "
+        f"{figures['held_out']:,} of {figures['held_out_hosts']:,} other hosts: "
     )
-    if "roc_auc" not in found:
-        of_grades = ", ".join(f"{name} {found[name]:.3f}" for name in ("spearman", "rmse") if name in found)
-        why = f"separation is unknown: {found['unknown']}" if "unknown" in found else ""
+    if "roc_auc" not in figures:
+        of_grades = ", ".join(f"{name} {figures[name]:.3f}" for name in ("spearman", "rmse") if name in figures)
+        why = f"separation is unknown: {figures['unknown']}" if "unknown" in figures else ""
         return line + "; ".join(filter(None, (of_grades, why)))
-    line += f"roc_auc {Estimate(*found['roc_auc'])}, of the text's length {Estimate(*found['length_roc_auc'])}"
-    if found["above_length"] <= 0:
+    line += f"roc_auc {Estimate(*figures['roc_auc'])}, of the text's length {Estimate(*figures['length_roc_auc'])}"
+    if figures["above_length"] <= 0:
         line += "; the model is not shown to be better than the length: annotate more documents"
     return line
 
 
-def described_cut(found: Mapping[str, Any]) -> str:
+def described_cut(figures: Mapping[str, Any]) -> str:
     """A line for the log about a cut, as `grounds` has it."""
-    measures = [f"{name} {Estimate(*found[name])}" for name in ("precision", "recall", "f1") if name in found]
+    measures = [f"{name} {Estimate(*figures[name])}" for name in ("precision", "recall", "f1") if name in figures]
     return (
-        f"keeps scores from {found['cut']:.4g}, and of {found['annotations']:,} held-out annotations of "
-        f"{found['hosts']:,} hosts {found['kept']:,}: {', '.join(measures)}"
+        f"keeps scores from {figures['cut']:.4g}, and of {figures['annotations']:,} held-out annotations of "
+        f"{figures['hosts']:,} hosts {figures['kept']:,}: {', '.join(measures)}"
     )

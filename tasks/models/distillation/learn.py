@@ -1,11 +1,13 @@
-"""What the step `distill` learns from: annotated documents of all shards, drawn by a keyed hash, of which those of some
-hosts are held out; and the model, trained on the others and measured on these.
+"""The model of the step `distill`: how it is trained and measured, the scores that it gives, and the cut by them.
 
-Memory does not grow with the corpus: the jobs of shards write what is drawn of them, and the job that trains reads
-that.
+It learns from annotated documents of all shards, which are sampled by a keyed hash. The documents of some hosts are
+held out to measure it. Memory does not grow with the corpus: the jobs of shards write their samples, and the job that
+trains reads these. The held-out annotations are also in the parts with scores, so that another cut can be replayed over
+a finished run.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -15,12 +17,21 @@ import pyarrow.compute as pc
 from gristmill.storage import files, layout, parquet
 from gristmill.storage.damage import RecordedFile
 from gristmill.tasks.documents.selection import Heldout, gather, select, uniform
+from gristmill.tasks.documents.step import Bound
 from gristmill.tasks.models import classifiers, heads
 from gristmill.tasks.models.classifiers import BAD, GOOD, Classifier, Examples, line, ordered, probabilities
-from gristmill.tasks.models.distillation.held_out import class_measures, grade_measures, reliability
-from gristmill.tasks.models.distillation.step import Learning, column_problem
+from gristmill.tasks.models.distillation.held_out import (
+    CutError,
+    choose,
+    class_measures,
+    grade_measures,
+    grounds,
+    reliability,
+)
+from gristmill.tasks.models.distillation.step import HELD_OUT, HOST, SCORE, WEIGHT, Learning, Thresholds, column_problem
 from gristmill.tasks.models.embedders import vectors_of
 from gristmill.tasks.models.host_intervals import group_numbers
+from gristmill.tasks.models.percentiles import percentiles
 from gristmill.tasks.url.canonical import host_columns, known_hosts
 
 HELD_OUT_FILE = "held_out.parquet"
@@ -63,14 +74,14 @@ def _weights(table: pa.Table, of: str, weight: str | None) -> pa.ChunkedArray:
     """The weights of annotated documents. Raises ValueError for a document that has none above 0."""
     if weight is None:
         return pa.chunked_array([np.ones(len(table))])
-    found = table[weight].cast(pa.float64()) if weight in table.column_names else pa.nulls(len(table), pa.float64())
-    missing = len(table) - (pc.sum(pc.and_(pc.is_finite(found), pc.greater(found, 0))).as_py() or 0)
+    weights = table[weight].cast(pa.float64()) if weight in table.column_names else pa.nulls(len(table), pa.float64())
+    missing = len(table) - (pc.sum(pc.and_(pc.is_finite(weights), pc.greater(weights, 0))).as_py() or 0)
     if missing:
         raise ValueError(
             f"{missing:,} documents have an annotation in {of} and no weight above 0 in {weight}. Set `weight` to the "
             "column of the step that annotates, or remove it"
         )
-    return found
+    return weights
 
 
 def count_shard(
@@ -131,29 +142,29 @@ def gather_shard(
     some = some.filter(pc.is_in(some["id"], table["id"].combine_chunks()))
     table = table.take(pc.index_in(some["id"], table["id"].combine_chunks()))
     own = pc.binary_join_element_wise(some["source"].cast(pa.string()), some["id"], "\n")
-    found = {
+    gathered = {
         "id": table["id"],
         "label": table["label"],
         "weight": table["weight"],
         "host": pc.coalesce(known_hosts(some), own),
     }
-    found["length"] = pc.utf8_length(some["text"])
+    gathered["length"] = pc.utf8_length(some["text"])
     if settings.kind == "fasttext":
         texts, how = some["text"].to_pylist(), settings.fasttext
-        found["line"] = pa.array([line(text, how.characters, how.lowercase) for text in texts], pa.string())
+        gathered["line"] = pa.array([line(text, how.characters, how.lowercase) for text in texts], pa.string())
     else:
         of_all = parquet.read_table(vectors)
-        found["vector"] = of_all["vector"].take(pc.index_in(some["id"], of_all["id"].combine_chunks()))
-    parquet.write_table(layout.part(gathered_folder(folder), shard), pa.table(found))
+        gathered["vector"] = of_all["vector"].take(pc.index_in(some["id"], of_all["id"].combine_chunks()))
+    parquet.write_table(layout.part(gathered_folder(folder), shard), pa.table(gathered))
     return {"rows": len(table)}
 
 
 def train_model(
     folder: str, number: int, gathered: Sequence[str], settings: Learning, kind: str, embedder: Mapping[str, Any]
 ) -> dict:
-    """Train on the gathered annotations of some hosts, and measure the model on those of the others. Writes the model,
-    and `held_out.parquet`: `id`, `host`, `label`, `length`, `score`, with the setting also `weight`, and whether the
-    annotation is `good`, null for numbers without `positive`.
+    """Train on the gathered annotations of some hosts, and measure the model on the annotations of the others. Writes
+    the model, and `held_out.parquet`: `id`, `host`, `label`, `length`, `score`, with the setting also `weight`, and
+    whether the annotation is `good`, null for numbers without `positive`.
 
     Holds the vectors, or a model of fastText, and a line of each part. Raises ValueError for annotations of which
     nothing can be learned.
@@ -170,16 +181,16 @@ def train_model(
     else:
         scores, trained = _fit_head(folder, settings, kind, embedder, seen, unseen)
     own = ["id", "host", "label", "length", *(["weight"] if settings.weight is not None else [])]
-    found = unseen.select(own).append_column("score", pa.array(scores))
-    goods = pa.nulls(len(found), pa.float64()) if threshold is None else _good(found, threshold).cast(pa.float64())
-    parquet.write_table(files.join(folder, HELD_OUT_FILE), found.append_column("good", goods))
+    scored = unseen.select(own).append_column("score", pa.array(scores))
+    goods = pa.nulls(len(scored), pa.float64()) if threshold is None else _good(scored, threshold).cast(pa.float64())
+    parquet.write_table(files.join(folder, HELD_OUT_FILE), scored.append_column("good", goods))
     return {
         "files": [MODELS[settings.kind], HELD_OUT_FILE],
         "annotations": len(table),
         "training": len(seen),
         "training_hosts": pc.count_distinct(seen["host"]).as_py(),
         **trained,
-        **_measured(found, scores, threshold, kind, settings),
+        **_measured(scored, scores, threshold, kind, settings),
     }
 
 
@@ -259,16 +270,106 @@ def _fit_head(
 
 
 def _measured(
-    found: pa.Table, scores: np.ndarray, threshold: float | None, kind: str, settings: Learning
+    scored: pa.Table, scores: np.ndarray, threshold: float | None, kind: str, settings: Learning
 ) -> dict[str, Any]:
-    labels, groups = found["label"].to_numpy(), group_numbers(found["host"].to_numpy())
-    weights = found["weight"].to_numpy() if settings.weight is not None else None
+    labels, groups = scored["label"].to_numpy(), group_numbers(scored["host"].to_numpy())
+    weights = scored["weight"].to_numpy() if settings.weight is not None else None
     graded = settings.kind == "head" and kind == "number"
-    figures: dict[str, Any] = {"held_out": len(found), "held_out_hosts": len(np.unique(groups))}
+    figures: dict[str, Any] = {"held_out": len(scored), "held_out_hosts": len(np.unique(groups))}
     if threshold is not None:
-        good, lengths = labels >= threshold, found["length"].to_numpy().astype(np.float64)
+        good, lengths = labels >= threshold, scored["length"].to_numpy().astype(np.float64)
         figures |= {"good": int(good.sum())}
         figures |= class_measures(good, scores, groups, lengths, threshold if graded else 0.5, weights)
         labels = labels if graded else good.astype(np.float64)
     figures |= grade_measures(labels, scores, weights) if graded else {}
     return figures | reliability(labels, scores, groups, weights)
+
+
+@lru_cache(1)
+def _held_out(file: RecordedFile) -> pa.Table:
+    names = parquet.columns(file.local())
+    return parquet.read_table(file.local(), ["id", "host", "good", *(["weight"] if "weight" in names else [])])
+
+
+def score_shard(
+    folder: str,
+    shard: int,
+    documents: str,
+    kept: str,
+    models: Sequence[RecordedFile],
+    settings: Learning,
+    vectors: str = "",
+) -> dict:
+    """Write `id`, the score of a selection's documents, and of those that were held out whether they are good, their
+    host, and with the setting their weight. `models`: the model and the held-out annotations; `vectors`: the part with
+    the vectors, for a head."""
+    model, annotated = models
+    if settings.kind == "fasttext":
+        table, how = select(documents, kept, ["text"]), settings.fasttext
+        lines = [line(text, how.characters, how.lowercase) for text in table["text"].to_pylist()]
+        scores = probabilities(classifiers.load(model), lines, GOOD)
+    else:
+        table = parquet.read_table(vectors)
+        scores = heads.scores(heads.load(model), vectors_of(table))
+    held = _held_out(annotated)
+    places = pc.index_in(table["id"], held["id"].combine_chunks())
+    columns = {SCORE: scores, HELD_OUT: held["good"].take(places), HOST: held["host"].take(places)}
+    if settings.weight is not None:
+        columns[WEIGHT] = held["weight"].take(places)
+    parquet.write_table(layout.part(folder, shard), pa.table({"id": table["id"], **columns}))
+    return {"rows": len(table)}
+
+
+def bounds(settings: Thresholds, scores: Sequence[str]) -> list[Bound]:
+    """At least `min_score`; or at least the score that `keep_top` percent of all documents with a score have; or at
+    least what the rule of `cut` chooses on the held-out annotations. `scores`: the parts with scores. Raises CutError.
+    """
+    if settings.cut is not None:
+        return [Bound(settings.cut.name, SCORE, low=choose(settings.cut, *_annotations(scores)))]
+    if settings.keep_top is not None:
+        cuts = percentiles(scores, SCORE, [100 - settings.keep_top])
+        return [Bound("keep_top", SCORE, low=low) for [low] in cuts.values()]
+    return [] if settings.min_score is None else [Bound("min_score", SCORE, low=settings.min_score)]
+
+
+def check_cut(settings: Thresholds, held: RecordedFile) -> None:
+    """Raise CutError where the rule of `cut` chooses nothing on the held-out annotations of the model."""
+    if settings.cut is None:
+        return
+    table = _held_out_scores(held)
+    if table["good"].null_count:
+        raise CutError("`cut` needs good documents, but the annotations are numbers; set `positive`, their threshold")
+    numbers = group_numbers(table["host"].to_numpy())
+    weights = table["weight"].to_numpy() if "weight" in table.column_names else None
+    choose(settings.cut, table["good"].to_numpy() == 1, table["score"].to_numpy(), numbers, weights)
+
+
+def _held_out_scores(held: RecordedFile) -> pa.Table:
+    path = held.local()
+    has_weight = "weight" in parquet.columns(path)
+    return parquet.read_table(path, ["host", "score", "good", *(["weight"] if has_weight else [])])
+
+
+def reasons(found_bounds: Sequence[Bound], scores: Sequence[str]) -> dict[str, Any]:
+    """What the held-out annotations say of the bounds that `bounds` has found; empty without a bound, or annotations of
+    good and other documents."""
+    good, of_good, groups, weights = _annotations(scores)
+    if not found_bounds or not len(good):
+        return {}
+    assert found_bounds[0].low is not None
+    return grounds(good, of_good, groups, found_bounds[0].low, weights)
+
+
+def _annotations(scores: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]:
+    """Of the held-out annotations, by id: whether they are good, their scores, numbers of their hosts, and their
+    weights, None if they have none."""
+    names = ["id", SCORE, HELD_OUT, HOST]
+    if scores and WEIGHT in parquet.columns(scores[0]):
+        names.append(WEIGHT)
+    tables = [group.filter(pc.is_valid(group[HELD_OUT])) for part in scores for group in parquet.groups(part, names)]
+    if not tables or not sum(map(len, tables)):
+        none = np.empty(0)
+        return none.astype(bool), none, none.astype(np.int64), None
+    table = pa.concat_tables(tables).sort_by("id")
+    weights = table[WEIGHT].to_numpy() if WEIGHT in names else None
+    return table[HELD_OUT].to_numpy() == 1, table[SCORE].to_numpy(), group_numbers(table[HOST].to_numpy()), weights

@@ -13,7 +13,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from gristmill.storage.address import Address
+from gristmill.storage.settings import Address
 from gristmill.tasks.documents.step import Problem, Settings, Signal
 from gristmill.tasks.models.classifiers import FastText
 from gristmill.tasks.models.distillation.held_out import CutRule
@@ -99,7 +99,7 @@ class Distill(Thresholds, Learning, LearnedFilter):
 
     # 2: measures of good and other documents are unknown if either are of fewer than ten hosts
     work_version: ClassVar = 2
-    work: ClassVar = "gristmill.tasks.models.distillation.scores"
+    work: ClassVar = "gristmill.tasks.models.distillation.learn"
     decision_fields: ClassVar = ("cut", "min_score", "keep_top")
     signals: ClassVar = (
         Signal(

@@ -12,9 +12,9 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 from wrapt import lazy_import
 
 from gristmill.storage import files, parquet
-from gristmill.storage.address import Address, from_folder
 from gristmill.storage.printable import redact_url
 from gristmill.storage.remote.config import DEFAULT, RemoteIOConfig
+from gristmill.storage.settings import Address, from_folder
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.reading.formats.source import (
     CHARACTERS,
@@ -72,7 +72,7 @@ Range = Annotated[
 class Archives(Files):
     """WARC, ARC and WET files. The format is detected from the content.
 
-    In an address `{home}` stands for where the stages are kept and `{local}` for the machine's own folder.
+    In an address `{home}` is the folder with the stages and `{local}` the machine's own folder.
     """
 
     key: ClassVar = "warc"
@@ -248,7 +248,7 @@ class Selection(IndexFilters, _Indexed):
     def tables(self) -> list[str]:
         """The Parquet files of the index that it selects from, sorted.
 
-        Of a snapshot those of its pages: the index also has redirects, errors and robots.txt, which are no pages.
+        For a snapshot, only the files about pages: the index also has redirects, errors and robots.txt.
         """
         paths = set(expand(self._other_paths()))
         for name in self.index:
@@ -260,12 +260,10 @@ class Selection(IndexFilters, _Indexed):
     def inspect(self, deep: bool) -> Inspection:
         is_local = all(map(files.is_local, self._other_paths() or [self.base]))
         inspection = inspect_listed(self, self.tables, redact_url(str(self.index)), deep or is_local)
-        return replace(
-            inspection, files=None
-        )  # those of the index: which files are read is known when records are selected
+        return replace(inspection, files=None)  # of the index: which files are read is known when records are selected
 
     def _other_paths(self) -> list[str]:
-        """Addresses of the index, those of whole snapshots left out."""
+        """Addresses of the index, without the addresses of whole snapshots."""
         return [name for name in self.index if not re.fullmatch(SNAPSHOT, name)]
 
     @classmethod
@@ -301,8 +299,8 @@ def records(
 ) -> Iterator[tuple[str, Record]]:
     """The records of a selection's shard in its order, each with the name of its archive, which is under `base`.
 
-    Records that lie no further apart than `gap_bytes` come in one request of at most `block_bytes`, unless one alone
-    is longer. A place where there is no record has the problem `damaged_record`. Holds two requests and the shard's
+    Records that are at most `gap_bytes` apart are fetched with one request of at most `block_bytes`, unless a single
+    record is longer. A place without a record has the problem `damaged_record`. Holds two requests and the shard's
     table. Raises FileNotFoundError, RemoteIOError.
     """
     spans = list(_spans(path, remote_io))

@@ -69,8 +69,8 @@ class Own(Carrying):
         """A record for each mapping that a user's reader gives; `offset` is its number from 0.
 
         What it cannot read is lost, as one `damaged_record`. Raises FileNotFoundError, RemoteIOError, StepError for a
-        reader that cannot be imported, and OwnCodeError for one that yields what is no mapping, ends the program, or
-        never yields.
+        reader that cannot be imported, and OwnCodeError for one that yields something else than mappings, ends the
+        program, or never yields.
         """
         reader = function_at(shard.format)
         label = f"reader {shard.format}"
@@ -85,7 +85,7 @@ class Own(Carrying):
                         )
                     yield _own_record(number, row, shard.columns, options.max_bytes)
             except own_code.OwnCodeError as error:
-                if not isinstance(error.__cause__, Exception):  # it is no file that is damaged
+                if not isinstance(error.__cause__, Exception):  # the file is not damaged
                     raise
                 yield tables.lost(number + 1, "damaged_record", f"record {number + 2}, and what follows: {error}")
 

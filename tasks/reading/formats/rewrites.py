@@ -1,4 +1,4 @@
-"""Sources whose documents a language model writes from those of another recipe."""
+"""Sources whose documents a language model writes from the documents of another recipe."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -7,9 +7,7 @@ from pydantic import Field
 from wrapt import lazy_import
 
 from gristmill.storage import files, layout, parquet
-from gristmill.tasks.documents.derived import file_name
-from gristmill.tasks.language_model.rewrite import CARRIED
-from gristmill.tasks.language_model.rewriting import Rewrite
+from gristmill.tasks.language_model.rewrite import CARRIED, Rewrite, file_name
 from gristmill.tasks.reading.formats.source import Inspection, ReadOptions, SourceSettings
 from gristmill.tasks.reading.listing import Shard, together
 from gristmill.tasks.reading.range_plan import Reading

@@ -40,7 +40,7 @@ else:
     tables = lazy_import("gristmill.tasks.reading.tables")
 
 LOOK_BYTES = 1 << 20  # of a record that is looked at before a run
-LOOK_ROWS = 64  # at the beginning of each of LOOK_FILES files, spread over those of a source
+LOOK_ROWS = 64  # at the beginning of each of LOOK_FILES files, spread over the files of a source
 LOOK_FILES = 8
 _CONVERT = "convert it with `iconv -f {} -t UTF-8`"
 _CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")

@@ -13,8 +13,8 @@ from pydantic import Field, field_validator
 from wrapt import lazy_import
 
 from gristmill.storage import files
-from gristmill.storage.address import Address
 from gristmill.storage.remote.config import RemoteIOConfig
+from gristmill.storage.settings import Address
 from gristmill.tasks.documents.file_problems import error_sentence
 from gristmill.tasks.documents.step import Problem, Settings
 from gristmill.tasks.engine.options import current
@@ -82,7 +82,7 @@ class Look:
 
 
 def table_look(kind: str, values: Mapping[str, Sequence[Any]]) -> Look:
-    """What a file of tables is. `values`: those of some rows, by column."""
+    """What a file of tables is. `values`: values of some rows, by column."""
     lengths = {
         name: sum(map(len, texts)) / len(column_values)
         for name, column_values in values.items()

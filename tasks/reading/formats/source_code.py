@@ -102,7 +102,7 @@ class Code(Files):
         return [replace(shard, repositories=self.repositories) for shard in plain_shards]
 
     def size_of(self, path: str) -> int | None:
-        return fingerprint.stated(path).size  # of a folder that of its files
+        return fingerprint.stated(path).size  # of a folder, the size of its files
 
     @classmethod
     def records(cls, shard: Shard, options: ReadOptions, reading: Reading) -> Iterator[Record]:

@@ -34,7 +34,7 @@ _LZMA_MEMORY = 256 << 20
 _PIECE = 1 << 16
 # of a zip's directory, which is held: some hundred thousand files, 700 bytes each in memory
 _MAX_DIRECTORY = 32 << 20
-_LOCAL_HEADER = 30  # bytes ahead of a member's name, as PKWARE's APPNOTE has it (4.3.7)
+_LOCAL_HEADER = 30  # bytes before a member's name (PKWARE's APPNOTE, 4.3.7)
 _BZIP2, _XZ, _ZIP = b"BZh", b"\xfd7zXZ\0", (b"PK\x03\x04", b"PK\x05\x06")
 _BUNDLE = (b"# v2 git bundle\n", b"# v3 git bundle\n")
 _DAMAGE = (
@@ -70,7 +70,7 @@ class Member:
 def members(
     path: str, most_unpacked: int, remote_io: RemoteIOConfig, reading: Reading | None = None
 ) -> Iterator[Member]:
-    """The files of a repository in the order of its archive, those of a folder by their paths; folders are passed over.
+    """The files of a repository in the order of its archive, or of a folder by path; folders are skipped.
 
     What cannot be read on is a last member with the problem `damaged_archive`, or `archive_too_large`. `reading` learns
     how far it is. Holds a piece of the archive, and of zip its directory. Raises FileNotFoundError,
@@ -148,8 +148,8 @@ class _Ranges(io.BufferedReader):
 
 
 def _overlapping(archive: zipfile.ZipFile) -> set[int]:
-    """Where in the archive members begin that reach into the next one: one compressed text, said to be thousands of
-    files (Fifield 2019, "A better zip bomb")."""
+    """Where in the archive members begin that reach into the next one: one compressed text that is declared as
+    thousands of files (Fifield 2019, "A better zip bomb")."""
     offsets, end = set(), archive.start_dir
     for info in sorted(archive.infolist(), key=lambda each: each.header_offset, reverse=True):
         if info.header_offset + _LOCAL_HEADER + info.compress_size > end:
@@ -333,7 +333,7 @@ def _pieces(stored: Stored, head: bytes, reading: Reading) -> Iterator[bytes]:
 
 
 def _decoded(stored: Stored, decoder: Callable[[], bz2.BZ2Decompressor | lzma.LZMADecompressor]) -> Iterator[bytes]:
-    """Stream behind stream; the last one has to end."""
+    """The content of consecutive streams; the last one has to end."""
     data, stream = stored.read(), decoder()
     while data or not stream.needs_input:
         yield stream.decompress(data, _PIECE)

@@ -165,7 +165,7 @@ def _of_name(name: str, package: str, modules: dict[str, int]) -> int | None:
 #
 # So a model has read a module when it comes to its use, as in DeepSeek-Coder's repositories (Guo et al. 2024, arXiv
 # 2401.14196, section 2.2), whose algorithm this is: of the files that are left, the one with the fewest imports that
-# are not placed yet is next. Files of languages whose imports are not known stand by their paths behind those.
+# are not placed yet is next. Files of languages whose imports are not known follow, sorted by path.
 
 
 def in_order(files: Sequence[tuple[str, str]]) -> list[int]:

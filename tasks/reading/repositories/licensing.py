@@ -14,7 +14,7 @@ _HEAD = 8000  # bytes in which git looks for a zero byte, by which it takes a fi
 _DECLARED = re.compile(rb"^[^\n]*?coding[:=][ \t]*([-\w.]+)", re.MULTILINE)
 _WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
 _CONTROLS = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f-\x84\x86-\x9f\ufffd]")
-# of characters; a form feed or an escape is no such one
+# of characters; form feeds and escapes do not count
 _MAX_CONTROLS = 0.001
 
 
@@ -87,8 +87,8 @@ class RepositoryLicenses:
 
     def of(self, path: str, text: str, header: str = "") -> License:
         """The license of a file. Its own line, or the notice or text in its license header, comes first; then the
-        folders from the file's own up to the repository's root, a license file ahead of metadata. Metadata whose
-        expression names what the text is are more exact than this, as they say `or-later`, or `OR`."""
+        folders from the file's own up to the repository's root, a license file before metadata. Metadata whose
+        expression names the license of the text are more exact than the text, as they say `or-later`, or `OR`."""
         if own := licenses.of_line(text) or (licenses.of_header(header) if header else None):
             return License(own, "file")
         folder = path
@@ -97,9 +97,7 @@ class RepositoryLicenses:
             stated = self.stated.get(folder)
             if texts := self.texts.get(folder):
                 text_license = licenses.together(texts) or ""
-                if stated and (
-                    not texts or _names(text_license) <= _names(stated) or _later(text_license) == _later(stated)
-                ):
+                if stated and (_names(text_license) <= _names(stated) or _later(text_license) == _later(stated)):
                     return License(stated, "metadata")
                 return License(text_license, "text")
             if stated:
@@ -130,7 +128,7 @@ def repository_licenses(path: str, most_unpacked: int, remote_io: RemoteIOConfig
             continue
         folder, _, name = member.path.rpartition("/")
         if is_text:
-            # a folder of licenses is that of what is beside it
+            # a folder of licenses licenses its parent folder
             above = folder.rpartition("/")[0] if name and folder.rpartition("/")[2].lower() in _FOLDERS else folder
             if license := licenses.of_text(text):
                 repository.texts.setdefault(above, []).append(license)

@@ -53,11 +53,11 @@ def records(
     """The records of a repository, `offset` being their numbers from 0, `record_id` the paths of the files, and `own`
     the columns of `record.COLUMNS`. `name`: of the archive or folder.
 
-    A file that is no document has a problem: `unsafe_path`, `link`, `no_file`, `encrypted`, `too_large` (over
-    `max_bytes`), `damaged_file`, `binary`, `not_decodable`, `damaged_notebook`, `git_bundle`, or what `how.leave_out`
-    names; an archive that cannot be read on is one record with `damaged_archive` or `archive_too_large`. The repository
-    is read twice: the first time for its licenses. Holds a file, of `unit: repository` 64 MiB of them, and a hash for
-    each license header. Raises FileNotFoundError, RemoteIOError.
+    A file that does not become a document has a problem: `unsafe_path`, `link`, `no_file`, `encrypted`, `too_large`
+    (over `max_bytes`), `damaged_file`, `binary`, `not_decodable`, `damaged_notebook`, `git_bundle`, or what
+    `how.leave_out` names; an archive that cannot be read on is one record with `damaged_archive` or
+    `archive_too_large`. The repository is read twice: the first time for its licenses. Holds a file, of `unit:
+    repository` 64 MiB of them, and a hash for each license header. Raises FileNotFoundError, RemoteIOError.
     """
     repository = _ENDINGS.sub("", name.rstrip("/"))
     repository_license = repository_licenses(path, how.archive_bytes, remote_io)
@@ -87,7 +87,7 @@ def records(
 def _files(
     archive_members: Iterator[Member], how: Repositories, max_bytes: int, repository_license: RepositoryLicenses
 ) -> Iterator[_File | Record]:
-    """What became of each member: a file, or a record with a problem, whose number is given later."""
+    """Each member as a file, or as a record with a problem, whose number is set later."""
     headers: set[str] = set()
     for member in archive_members:
         path = member.path
@@ -228,7 +228,7 @@ _TICKS = re.compile("`+")
 
 
 class NotebookError(ValueError):
-    """A file is no notebook."""
+    """A file is not a notebook."""
 
 
 def rendered(data: bytes | str) -> str:

@@ -3,8 +3,8 @@
 import pytest
 
 from gristmill.flows.machine.settings import MachineSettings
+from gristmill.training.run.heartbeat import Limits
 from gristmill.training.run.launch import ALONE, Nodes
-from gristmill.training.run.watch import Limits
 
 
 def test_a_mistyped_address_of_a_home_is_no_folder(monkeypatch):

@@ -10,7 +10,7 @@ from gristmill.flows.recipe.check import check
 from gristmill.flows.recipe.errors import MAX_FINDINGS, RecipeError
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.recipe.settings_file import MAX_VALUES
-from gristmill.tasks.reading import bounded_glob
+from gristmill.tasks.reading import listing
 
 HEAD = "name: k\nsources: [{name: web, jsonl: [web.jsonl]}]\nsteps: []\n"
 
@@ -87,12 +87,12 @@ def test_a_pattern_that_passes_over_very_many_files_is_refused(tmp_path, monkeyp
     for n in range(30):
         (tmp_path / f"{n}").mkdir()
         (tmp_path / f"{n}" / "a.jsonl").write_text("")
-    monkeypatch.setattr(bounded_glob, "_FIRST_SECONDS", 0.0)
+    monkeypatch.setattr(listing, "_FIRST_SECONDS", 0.0)
     caplog.set_level(logging.WARNING)
-    assert len(bounded_glob.glob(f"{tmp_path}/**/*.jsonl")) == 30
+    assert len(listing.bounded_glob(f"{tmp_path}/**/*.jsonl")) == 30
     assert f"{tmp_path}/**/*.jsonl: checked 30 files and folders so far" in caplog.text
-    monkeypatch.setattr(bounded_glob, "MAX_PASSED", 20)
+    monkeypatch.setattr(listing, "MAX_PASSED", 20)
     with pytest.raises(ValueError, match=r"visits more than 20 files and folders that do not match; begin it"):
-        bounded_glob.glob(f"{tmp_path}/**/*.jsonl")
+        listing.bounded_glob(f"{tmp_path}/**/*.jsonl")
     # the folders, which the pattern names, are not passed over
-    assert len(bounded_glob.glob(f"{tmp_path}/**/*")) == 60
+    assert len(listing.bounded_glob(f"{tmp_path}/**/*")) == 60

@@ -7,7 +7,7 @@ from gristmill.flows.stages.corpus import Corpus
 from gristmill.tasks.documents.selection import select
 from gristmill.tasks.language_model.annotate import Annotate, AnnotationConversation
 from gristmill.tasks.language_model.answers import Answer, AnswerStore
-from gristmill.tasks.language_model.rewriting import Checks, Rewrite, RewriteRecord, RewriteSettings, SingleRequest
+from gristmill.tasks.language_model.rewrite import Checks, Rewrite, RewriteRecord, RewriteSettings, SingleRequest
 from tests.golden.rows.row import COPIES, EDGES, WEB, Row, Settings, placed, recipe
 from tests.golden.run import Golden
 

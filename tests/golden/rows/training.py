@@ -9,7 +9,7 @@ from gristmill.flows.stages.evaluation.task_losses import task_losses
 from gristmill.flows.stages.model import ModelPlaces, local_folder, local_mixture, model_spec
 from gristmill.flows.stages.proxy import DoReMi, ProxyResult, ProxyRun, doremi, train_proxies
 from gristmill.training.run import launch
-from gristmill.training.run.watch import Limits
+from gristmill.training.run.heartbeat import Limits
 from tests.golden.rows.row import Row, Settings
 from tests.golden.rows.tokens import BY_WEIGHT, MODEL, TRAINING, data_of, plain
 from tests.golden.run import Golden

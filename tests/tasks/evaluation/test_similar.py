@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from gristmill.tasks.dedup.near.settings import Shingling
-from gristmill.tasks.evaluation.similar import given, likest, overlaps
+from gristmill.tasks.evaluation.similar import index_of, likest, overlaps
 from tests.corpora import plain_set
 
 WORDS = [f"w{i}" for i in range(12)]
@@ -46,8 +46,8 @@ def test_every_pair_above_the_threshold_is_found_and_no_other(texts, threshold):
         for j, b in enumerate(of_known):
             if b and len(a & b) / len(b) >= threshold:
                 truth[i, j] = (len(a & b) / len(a | b), len(a & b) / len(b))
-    found = overlaps(given(column(known), Shingling()), column(others), threshold)
-    pairs = list(zip(found.text.tolist(), found.given.tolist(), strict=True))
+    found = overlaps(index_of(column(known), Shingling()), column(others), threshold)
+    pairs = list(zip(found.text.tolist(), found.reference.tolist(), strict=True))
     assert dict(zip(pairs, zip(found.jaccard, found.containment, strict=True), strict=True)) == truth
     assert pairs == sorted(truth) and 50 < len(truth) < 5000
 
@@ -56,9 +56,9 @@ def test_every_pair_above_the_threshold_is_found_and_no_other(texts, threshold):
 def test_what_is_like_a_text_comes_before_what_contains_one_and_short_ones_are_not_contained(texts, threshold, least):
     known, others = texts
     fewest = np.where(np.arange(len(known)) % 2, least, 20)
-    found = likest(given(column(known), Shingling()), column(others), threshold, fewest)
+    found = likest(index_of(column(known), Shingling()), column(others), threshold, fewest)
     seen, of_known = {"like": 0, "contains": 0, "neither": 0}, sets(known)
-    for a, at, value, like in zip(sets(others), found.given, found.value, found.like, strict=True):
+    for a, at, value, like in zip(sets(others), found.reference, found.value, found.like, strict=True):
         alike = [len(a & b) / len(a | b) if a and b else 0.0 for b in of_known]
         within = [len(a & b) / len(b) if b and len(b) >= few else 0.0 for b, few in zip(of_known, fewest, strict=True)]
         kind = "like" if max(alike) >= threshold else "contains" if max(within) >= threshold else "neither"
@@ -74,5 +74,5 @@ def test_what_is_like_a_text_comes_before_what_contains_one_and_short_ones_are_n
 
 def test_nothing_is_like_nothing():
     for known, texts in ([], ["a text"]), (["a text"], []), (["..."], ["..."]):
-        found = likest(given(column(known), Shingling()), column(texts), 0.8, np.zeros(len(known), int))
-        assert found.given.tolist() == [-1] * len(texts) and not found.value.any()
+        found = likest(index_of(column(known), Shingling()), column(texts), 0.8, np.zeros(len(known), int))
+        assert found.reference.tolist() == [-1] * len(texts) and not found.value.any()

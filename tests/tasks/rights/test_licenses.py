@@ -2,7 +2,7 @@
 
 import pytest
 
-from gristmill.tasks.rights.license_names import of_address, of_words
+from gristmill.tasks.rights.licenses import of_address, of_words
 from gristmill.tasks.rights.page import page_rights
 from gristmill.tasks.source_code.licenses import expression
 

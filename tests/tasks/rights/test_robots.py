@@ -5,8 +5,8 @@ import random
 import pytest
 from protego import Protego
 
-from gristmill.tasks.rights.agents import GROUPS, expanded
 from gristmill.tasks.rights.robots import MAX_BYTES, Robots, matches, text_of
+from gristmill.tasks.rights.step import GROUPS, expanded
 
 AGENTS = ("GPTBot", "CCBot", "Google-Extended", "ExampleBot")
 PATHS = (

@@ -17,9 +17,8 @@ import torch.multiprocessing as mp
 from gristmill.training.checkpoint.commit import Progress, Saver, load_checkpoint
 from gristmill.training.config import TrainingConfig
 from gristmill.training.hub.weights import export_model
-from gristmill.training.layout.parallel import Parallel
 from gristmill.training.loss import inputs_and_targets
-from gristmill.training.model_config import ModelConfig
+from gristmill.training.model_config import ModelConfig, Parallel
 from gristmill.training.step.monitor import Monitor
 from gristmill.training.step.state import APPLIED, OUTLIER, StepPlan, begun_state, empty_state, figures, train_step
 from gristmill.training.world import World, processes, rows_per_rank, whole_weights, world_of

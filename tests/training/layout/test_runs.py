@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 from gristmill.storage import checked_json, parquet
-from gristmill.training.layout.parallel import Parallel
+from gristmill.training.model_config import Parallel
 from gristmill.training.run.launch import FAILURE, launch
 from gristmill.training.run.tracking import METRICS
 

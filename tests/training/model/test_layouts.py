@@ -12,9 +12,8 @@ from torch.distributed.fsdp import FSDPModule
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from gristmill.training.config import TrainingConfig
-from gristmill.training.layout.parallel import Parallel
 from gristmill.training.loss import inputs_and_targets
-from gristmill.training.model_config import ModelConfig
+from gristmill.training.model_config import ModelConfig, Parallel
 from gristmill.training.step.state import StepPlan, begun_state, figures, train_step
 from gristmill.training.world import begin_micro_batch, local, processes, rows_per_rank, world_of
 

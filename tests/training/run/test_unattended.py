@@ -1,6 +1,6 @@
 """Trainings of several processes and machines that something happens to, and that end as if nothing had.
 
-Slow: each starts real ranks two or three times. `tests.training.run.test_watch` has the decisions without torch.
+Slow: each starts real ranks two or three times. `tests.training.run.test_heartbeat` has the decisions without torch.
 """
 
 import os
@@ -17,8 +17,8 @@ import torch
 from safetensors.torch import load_file
 
 from gristmill.storage import checked_json
+from gristmill.training.run.heartbeat import Limits
 from gristmill.training.run.launch import FAILURE, HUNG
-from gristmill.training.run.watch import Limits
 from tests.training.run.test_launch import started
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -28,7 +28,7 @@ NODE = """
 import sys
 from pathlib import Path
 from gristmill.training.run.launch import Nodes, launch
-from gristmill.training.run.watch import Limits
+from gristmill.training.run.heartbeat import Limits
 out, node, address, hang = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], float(sys.argv[4])
 log = out / f"log-{node}.txt"
 sys.exit(launch(out / "run.json", 1, log, nodes=Nodes(2, node, address), restarts=3, limits=Limits(hang, 600)))

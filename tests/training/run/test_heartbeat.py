@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 
 from gristmill.storage import checked_json
 from gristmill.training.run import restarts
-from gristmill.training.run.heartbeat import HEARTBEATS, Beat
+from gristmill.training.run.heartbeat import HEARTBEATS, Beat, Hang, Limits, RankState, Watch
 from gristmill.training.run.launch import FAILURE, HUNG, launch
 from gristmill.training.run.restarts import Attempts, Restarts
-from gristmill.training.run.watch import Hang, Limits, RankState, Watch
 
 ROOT = Path(__file__).resolve().parents[3]
 OBEYS = """
