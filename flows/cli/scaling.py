@@ -12,13 +12,17 @@ from gristmill.flows.cli.in_flow import in_flow, recipe_to_run
 from gristmill.flows.cli.options import with_options
 from gristmill.flows.cli.results import coordinate_lines, scaling_parts, sweep_lines
 from gristmill.flows.cli.terminal import print_result, print_texts
-from gristmill.flows.experiments.decisions.options import OtherDevice
-from gristmill.flows.experiments.mixture_options import MixOptions
-from gristmill.flows.experiments.scaling.options import AgreementOptions, ScaleOptions, TransferOptions
-from gristmill.flows.experiments.studies.options import StudyOptions
+from gristmill.flows.experiments.options import (
+    AgreementOptions,
+    MixOptions,
+    OtherDevice,
+    ScaleOptions,
+    StudyOptions,
+    TransferOptions,
+)
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.remarks.sent_texts import plan_lines
-from gristmill.flows.reports.dependents import marks
+from gristmill.flows.reports.dependents.retractions import stale_lines
 from gristmill.flows.stages.evaluation.judge import check_judges
 from gristmill.tasks.engine.extras import require
 
@@ -215,5 +219,5 @@ def study(
     if question is not QuestionName.RESUME:
         check_judges(MachineSettings(), [loaded], options.clean, options.judge)
     report = in_flow("study", loaded.name, lambda: studies.study(loaded, question.value, **vars(options)))
-    parts = [*marks.lines(report.stale), report.asks, report.table, report.sentence, report.page]
+    parts = [*stale_lines(report.stale), report.asks, report.table, report.sentence, report.page]
     print_result(report.as_json() | ({"stale": report.stale} if report.stale else {}), parts, as_json)

@@ -14,8 +14,8 @@ import yaml
 from scipy.stats import chi2, t
 
 from gristmill.flows.experiments.decisions.arm_data import ComparisonData, proxy_data
-from gristmill.flows.experiments.mixture_options import REGMIX_SEEDS, Method, MixOptions
 from gristmill.flows.experiments.mixture_plan import planned_mixture
+from gristmill.flows.experiments.options import REGMIX_SEEDS, Method, MixOptions
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.forms import RecipeLike
 from gristmill.flows.recipe.options import spread

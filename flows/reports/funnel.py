@@ -10,6 +10,11 @@ from gristmill.flows.reports.tables import Table, listed
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+from collections import Counter
+from collections.abc import Iterator
+
+from gristmill.flows.recipe.recipe import Recipe
+from gristmill.flows.stages.corpus import Corpus
 
 TOP = 3  # reasons of a step in a table
 
@@ -118,3 +123,36 @@ def _about(characters: int | None, per_token: float | None) -> str:
 def funnel(stages: Iterable[Counted]) -> list[FunnelRow]:
     """A row for each step of the stages, in their order."""
     return [funnel_row(count) for stage in stages for count in stage.step_counts]
+
+
+def count_by_source(corpus: Corpus, what: str) -> dict[str, Any]:
+    """By the name of each source what was counted of it."""
+    sources = corpus.extracted.result["sources"].items()
+    return {name: counts[what] for name, counts in sources}
+
+
+def total_counts(corpus: Corpus, what: str) -> dict[str, int]:
+    """Documents or records of all sources, by what was counted, the most frequent first."""
+    counts = Counter[str]()
+    for of_source in count_by_source(corpus, what).values():
+        counts.update(of_source)
+    return ranked(counts)
+
+
+def date_lines(recipe: Recipe, corpus: Corpus) -> Iterator[str]:
+    """Sentences on dates that cannot be read, and on steps that keep the newest where documents have none."""
+    sources = count_by_source(corpus, "dates")
+    for name, dates in sources.items():
+        if dates["unread"]:
+            yield (
+                f"{dates['unread']:,} documents of {name} have a date that could not be parsed, such as "
+                f"{', '.join(map(repr, dates['examples']))}: they count as documents without a date"
+            )
+    undated = sum(dates["none"] + dates["unread"] for dates in sources.values())
+    for step in recipe.steps:
+        by_date = [order for order in getattr(step, "keep", None) or () if order in ("newest", "oldest")]
+        if undated and by_date and "keep" in step.model_fields_set:
+            yield (
+                f"{step.step} keeps the {by_date[0]} of duplicates, and {undated:,} documents have no date: "
+                "they come after all documents with a date"
+            )

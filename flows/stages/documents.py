@@ -17,9 +17,8 @@ from pydantic import SerializeAsAny, TypeAdapter
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus, pinned, work_of_steps
-from gristmill.flows.stages.index_selection import selection
-from gristmill.flows.stages.language_model.rewrites import rewrites
-from gristmill.flows.stages.source_shards import FoundShard, ShardFiles, SourceFormat, find_shards
+from gristmill.flows.stages.language_model import rewrites
+from gristmill.flows.stages.source_shards import FoundShard, ShardFiles, SourceFormat, find_shards, selection
 from gristmill.storage import files, layout
 from gristmill.tasks.documents.by_shard import Names
 from gristmill.tasks.documents.normalize import Normalize

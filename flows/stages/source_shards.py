@@ -9,11 +9,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from gristmill.flows.machine.context import RunContext
-from gristmill.flows.stages.language_model.rewrites import characters_of
-from gristmill.storage.fingerprint import of_files, stated, states_of
+from gristmill.flows.stages.language_model import characters_of
+from gristmill.storage.fingerprint import fingerprint, of_files, stated, states_of
 from gristmill.tasks.documents.step import Settings
 from gristmill.tasks.engine.make import StageResult
-from gristmill.tasks.engine.spec import digest
+from gristmill.tasks.engine.phases import PhaseRunner
+from gristmill.tasks.engine.spec import StageSpec, digest
+from gristmill.tasks.reading import index
+from gristmill.tasks.reading.formats.crawls import IndexFilters
 from gristmill.tasks.reading.formats.source import Files
 from gristmill.tasks.reading.listing import Shard, together
 from gristmill.tasks.reading.range_plan import Range, ranges_of
@@ -147,3 +150,30 @@ def _fingerprints(
         sizes = [file.size for file in states]
         runs = together(read, sizes, source.shard_bytes)
         return runs, list(pool.map(lambda run: of_files([states[position] for position in run], notes), runs)), sizes
+
+
+def selection(context: RunContext, source: Selection) -> StageResult:
+    """Filter the index's files, one a job, and put the records that fit into shards."""
+    notes = f"{context.settings.local_folder}/fingerprints"
+
+    def look() -> str:
+        with ThreadPoolExecutor(8) as pool:
+            return digest(list(pool.map(lambda path: fingerprint(path, notes), source.tables())))
+
+    tables = context.outside({"index": source.model_dump(mode="json")}, look)
+    spec = StageSpec(
+        name="selection",
+        version=1,
+        body=_select,
+        record=source.part(IndexFilters),
+        inputs={"files": tables},
+        places=lambda: tuple(source.tables()),
+    )
+    return context.build(spec)
+
+
+def _select(phases: PhaseRunner, record: IndexFilters, places: tuple[str, ...]) -> dict:
+    """Select records by the index and put them into shards."""
+    jobs = {i: {"path": path, "filters": record} for i, path in enumerate(places)}
+    phases.map("match", index.match, jobs)
+    return phases.once("gather", index.gather, {"matched": len(places), "filters": record}, grows="documents")

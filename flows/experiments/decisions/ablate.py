@@ -15,19 +15,18 @@ from gristmill.flows.experiments.decisions import device
 from gristmill.flows.experiments.decisions.arm_costs import ArmCost, text_bytes
 from gristmill.flows.experiments.decisions.arm_data import Arm, ComparisonData, diffs, only_in, proxy_data
 from gristmill.flows.experiments.decisions.arm_settings import check_tokens, own_tokenizers, step_unit
-from gristmill.flows.experiments.decisions.options import DecisionOptions
 from gristmill.flows.experiments.decisions.plan import Arms, Plan, arms, planned
 from gristmill.flows.experiments.decisions.report import ArmFigures, DecisionReport, OnlyIn, set_effects
 from gristmill.flows.experiments.decisions.runs import ProxyRuns, decision_id, evaluation_set, training_losses
 from gristmill.flows.experiments.decisions.tasks import DecisionTasks, task_results, task_sets, tasks_folder
+from gristmill.flows.experiments.options import DecisionOptions
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.check import before_run
 from gristmill.flows.recipe.forms import RecipeLike
 from gristmill.flows.recipe.given_files import tokenizer_at, vocabulary
 from gristmill.flows.recipe.options import spread
 from gristmill.flows.recipe.variants import difference
-from gristmill.flows.reports.dependents.marks import marked
-from gristmill.flows.reports.dependents.retractions import stale
+from gristmill.flows.reports.dependents.retractions import marked, stale
 from gristmill.flows.reports.funnel import funnel
 from gristmill.flows.run.artifacts import artifact_key, flow_run_name
 from gristmill.flows.run.flow import recorded_flow

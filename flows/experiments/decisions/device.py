@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import wrapt
 
-from gristmill.flows.experiments.decisions.options import OtherDevice
+from gristmill.flows.experiments.options import OtherDevice
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.proxy import ProxyConfig
 from gristmill.flows.run.progress import duration

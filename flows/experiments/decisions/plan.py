@@ -19,7 +19,7 @@ from gristmill.flows.experiments.decisions.arm_settings import (
 )
 from gristmill.flows.experiments.decisions.device import Device, run_flops, time_of
 from gristmill.flows.experiments.decisions.noise import ProxyNoise, read_noise
-from gristmill.flows.experiments.decisions.options import Candidates, DecisionOptions
+from gristmill.flows.experiments.options import Candidates, DecisionOptions
 from gristmill.flows.recipe import variants
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.proxy import ProxyConfig, load_proxy

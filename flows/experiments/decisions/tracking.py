@@ -16,7 +16,7 @@ from gristmill.flows.experiments.decisions import page as decision_page
 from gristmill.flows.experiments.decisions.report import DecisionReport, TrainedRun
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, dump
-from gristmill.flows.reports.dependents.marks import TAG, tag_of
+from gristmill.flows.reports.dependents.retractions import TAG, tag_of
 from gristmill.flows.run.tracking import ParentRun, dataset_input, tag_name
 from gristmill.flows.stats.runs import RunRequest
 from gristmill.tasks.engine.make import StageResult

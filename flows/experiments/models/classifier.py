@@ -21,8 +21,8 @@ from gristmill.flows.curation import curate
 from gristmill.flows.machine.context import job_options
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, load
-from gristmill.flows.reports.pages.classifier_plots import confusion_file, curves_file
 from gristmill.flows.reports.recorded import open_run
+from gristmill.flows.reports.run_page.plots import confusion_file, curves_file
 from gristmill.flows.stages.corpus import Corpus, held_out
 from gristmill.flows.stages.learned_filters import embedding_vectors
 from gristmill.storage import files, leftovers, parquet

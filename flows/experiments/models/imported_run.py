@@ -21,7 +21,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, ViewType
 
 from gristmill.flows.curation import BuiltStage, lineage
-from gristmill.flows.experiments.models.options import ImportRequest
+from gristmill.flows.experiments.options import ImportRequest
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, dump
 from gristmill.flows.reports.finished import finished

@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import Any
 
 from gristmill.flows.curation import processing
-from gristmill.flows.experiments.planning.options import CrawlOptions
+from gristmill.flows.experiments.options import CrawlOptions
 from gristmill.flows.experiments.planning.phase_costs import (
     FIRST,
     SHORT,

@@ -16,7 +16,7 @@ from operator import add
 
 import numpy as np
 
-from gristmill.flows.experiments.planning.options import CrawlOptions
+from gristmill.flows.experiments.options import CrawlOptions
 from gristmill.flows.stats.nonnegative import predict
 from gristmill.tasks.engine.job_costs import REQUESTS_A_READ, PhaseCost
 from gristmill.tasks.engine.shared import JOB_COST, TASK_COST, task_size

@@ -1,12 +1,12 @@
 """The models and runs of a scaling grid: shapes by size, learning rates by compute."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import wrapt
 
+from gristmill.flows.experiments.options import number
 from gristmill.flows.recipe.proxy import ProxyConfig
 from gristmill.training.model_config import ModelConfig
 
@@ -18,8 +18,6 @@ else:
 # The best learning rate falls with the compute to this power: DeepSeek LLM, arXiv 2401.02954, equation 1. Their batch
 # grows with compute; here it is the proxy's, which asks for a rate that falls faster, if anything.
 RATE_POWER = -0.125
-
-_SUFFIXES = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12}
 
 
 @dataclass(frozen=True)
@@ -45,23 +43,6 @@ class Cell:
     @property
     def flops(self) -> float:
         return float(self.size.flops_per_token) * self.tokens
-
-
-def number(text: str) -> int:
-    """A count as people write it: `250k`, `2.5M`, `1e6`, `200_000`. Raises ValueError with the remedy."""
-    match = re.fullmatch(r"([\d_,.]+(?:e\d+)?)\s*([kmbgt]?)", text.strip().lower())
-    try:
-        value = float(match[1].replace("_", "").replace(",", "")) * _SUFFIXES[match[2]] if match else 0.0
-    except ValueError:
-        value = 0.0
-    if value < 1:
-        raise ValueError(f"{text!r} is not a count; write 250k, 2.5M, 1e6 or 200000")
-    return round(value)
-
-
-def numbers(text: str) -> list[int]:
-    """Counts that are separated by commas."""
-    return [number(part) for part in text.split(",") if part.strip()]
 
 
 def scaled_model(proxy: ProxyConfig, parameters: int) -> ScaledModel:

@@ -12,8 +12,8 @@ from gristmill.flows.experiments.decisions.arm_settings import check_data
 from gristmill.flows.experiments.decisions.device import Device, time_sentence
 from gristmill.flows.experiments.decisions.plan import Arms, arms
 from gristmill.flows.experiments.decisions.tasks import task_sets, tasks_folder
+from gristmill.flows.experiments.options import AgreementOptions, ScaleOptions
 from gristmill.flows.experiments.scaling.grid import Cell, cell, forecast_cell, grid, plan, scaled_model, scaled_proxy
-from gristmill.flows.experiments.scaling.options import AgreementOptions, ScaleOptions
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.check import before_run
 from gristmill.flows.recipe.proxy import ProxyConfig, load_proxy

@@ -13,9 +13,9 @@ from prefect.logging import get_run_logger
 from gristmill.flows.experiments.decisions.arm_data import ComparisonData, proxy_data
 from gristmill.flows.experiments.decisions.runs import evaluation_set
 from gristmill.flows.experiments.decisions.tasks import DecisionTasks, mean_by_task
+from gristmill.flows.experiments.options import AgreementOptions, ScaleOptions
 from gristmill.flows.experiments.scaling.grid import Cell, scaled_proxy
 from gristmill.flows.experiments.scaling.ladder import ERROR, JUDGED, AgreementReport
-from gristmill.flows.experiments.scaling.options import AgreementOptions, ScaleOptions
 from gristmill.flows.experiments.scaling.plans import checked_agreement, checked_grid
 from gristmill.flows.experiments.scaling.report import LEVEL, CheckedForecast, GridRun, ScalingReport
 from gristmill.flows.experiments.scaling.transfer import FACTORS, RateSweep, rate_sweep
@@ -24,8 +24,7 @@ from gristmill.flows.recipe.forms import RecipeLike
 from gristmill.flows.recipe.options import spread
 from gristmill.flows.recipe.proxy import ProxyConfig
 from gristmill.flows.recipe.recipe import Recipe
-from gristmill.flows.reports.dependents.marks import marked
-from gristmill.flows.reports.dependents.retractions import stale
+from gristmill.flows.reports.dependents.retractions import marked, stale
 from gristmill.flows.run.artifacts import flow_run_name
 from gristmill.flows.run.flow import recorded_flow
 from gristmill.flows.run.runner import run_context
@@ -37,11 +36,11 @@ from gristmill.tasks.engine.extras import require
 from gristmill.tasks.engine.spec import StageSpec, digest
 
 if TYPE_CHECKING:
-    from gristmill.flows.experiments.scaling import page as scaling_page
+    from gristmill.flows.experiments.scaling import report as scaling_page
     from gristmill.flows.experiments.scaling import tracking
     from gristmill.flows.run import tracking as mlflow_runs
 else:
-    scaling_page = wrapt.lazy_import("gristmill.flows.experiments.scaling.page")
+    scaling_page = wrapt.lazy_import("gristmill.flows.experiments.scaling.report")
     tracking = wrapt.lazy_import("gristmill.flows.experiments.scaling.tracking")
     mlflow_runs = wrapt.lazy_import("gristmill.flows.run.tracking")
 

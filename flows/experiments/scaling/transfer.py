@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from pydantic import ValidationError
 
+from gristmill.flows.experiments.options import Size, TransferOptions
 from gristmill.flows.experiments.scaling.grid import Cell
-from gristmill.flows.experiments.scaling.options import Size, TransferOptions
 from gristmill.samples.order import Order
 from gristmill.storage.training_manifest import load_training_manifest
 from gristmill.training.config import GuardConfig, Parametrization, TrainingConfig

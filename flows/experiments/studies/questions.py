@@ -6,7 +6,7 @@ from math import sqrt
 
 import orjson
 
-from gristmill.flows.experiments.studies.options import StudyOptions
+from gristmill.flows.experiments.options import StudyOptions
 from gristmill.flows.recipe.proxy import ProxyConfig
 from gristmill.flows.recipe.recipe import Recipe
 

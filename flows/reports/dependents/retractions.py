@@ -5,6 +5,7 @@
 `Staleness.of` is the one place that decides whether a verdict is stale. Everything that shows a verdict asks it.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 import orjson
+from markupsafe import escape
 
 from gristmill.flows.machine.runs import FLOWS, RELEASED, RecordedRun, excluding_lists
 from gristmill.flows.reports.dependents.graph import HomeGraph, StoredVerdict, graph_of
@@ -250,3 +252,50 @@ def stale(home: str, keys: Iterable[str], base: str = "", since: str = "") -> tu
     graph = graph_of(home)
     by_key = {stage.key: label for label, stage in graph.stages.items()}
     return Staleness(graph).of([by_key[key] for key in keys if key in by_key], base, since)
+
+
+TAG = "gristmill.stale"  # of MLflow runs
+MAX_TAG = 5000  # characters of a tag that MLflow takes
+_BEGIN, _END = "<!-- stale -->", "<!-- end of stale -->"
+_NOTE = re.compile(f"{re.escape(_BEGIN)}.*?{re.escape(_END)}", re.DOTALL)
+_HEADING = "</h1>"
+
+
+def stale_lines(reasons: Sequence[str]) -> Iterator[str]:
+    """What is printed above a verdict."""
+    yield from (f"stale: {reason}" for reason in reasons)
+
+
+def marked(page: str, reasons: Sequence[str]) -> str:
+    """A page of a verdict with a note of why it is stale; without one if there is no reason. A page without a heading
+    stays as it is."""
+    plain = _NOTE.sub("", page)
+    if not reasons or _HEADING not in plain:
+        return plain
+    said = "".join(f"<p><strong>Stale:</strong> {escape(reason)}.</p>" for reason in reasons)
+    head, heading, body = plain.partition(_HEADING)
+    return f"{head}{heading}{_BEGIN}{said}{_END}{body}"
+
+
+def mark_pages(staleness: Staleness) -> tuple[list[str], list[str]]:
+    """Write the notes of the pages of all verdicts of a home as they must be now: the pages that were changed, and a
+    sentence for each that cannot be read or written."""
+    changed, gaps = [], []
+    for verdict in staleness.graph.verdicts:
+        path = f"{verdict.file.removesuffix('.json')}.html"
+        try:
+            if not files.exists(path):
+                continue
+            before = files.read_bytes(path).decode("utf-8")
+            after = marked(before, staleness.of_verdict(verdict))
+            if after != before:
+                files.write_bytes(path, after.encode())
+                changed.append(path)
+        except (OSError, UnicodeDecodeError) as error:
+            gaps.append(f"the page {path} has no note: {error}")
+    return changed, gaps
+
+
+def tag_of(reasons: Sequence[str]) -> str:
+    """The value of the tag."""
+    return "; ".join(reasons)[:MAX_TAG]

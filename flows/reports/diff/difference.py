@@ -11,10 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gristmill.flows.reports import pages
-from gristmill.flows.reports.diff.columns import Columns, columns
-from gristmill.flows.reports.diff.matching import Alone, Matched, match
-from gristmill.flows.reports.diff.shares import Shares, shares
-from gristmill.flows.reports.diff.sides import Side
+from gristmill.flows.reports.diff.columns import Columns, Shares, columns, shares
+from gristmill.flows.reports.diff.matching import Alone, Matched, Side, match
 from gristmill.flows.reports.marking import Passage, first_difference
 from gristmill.flows.reports.tables import Table
 from gristmill.storage import files, parquet

@@ -21,15 +21,21 @@ from gristmill.flows.reports.lineage import rows_of
 from gristmill.flows.reports.marking import beginning
 from gristmill.flows.reports.pages import Shown, share
 from gristmill.flows.reports.pages.charts import bar
-from gristmill.flows.reports.pages.classifier_plots import cross_fitted, curves, trained_classifier
 from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.reports.run import Run
 from gristmill.flows.reports.run.agreement import annotators_of_run
 from gristmill.flows.reports.run.bill import RunBill, bill
 from gristmill.flows.reports.run.source_losses import SourceLoss
 from gristmill.flows.reports.run_page import plots
-from gristmill.flows.reports.run_page.plots import Counts, count
-from gristmill.flows.reports.run_page.signals import Judged, judged
+from gristmill.flows.reports.run_page.plots import (
+    Counts,
+    Judged,
+    count,
+    cross_fitted,
+    curves,
+    judged,
+    trained_classifier,
+)
 from gristmill.flows.reports.tables import short
 from gristmill.flows.stages.removal import takedown_lists
 from gristmill.storage import parquet

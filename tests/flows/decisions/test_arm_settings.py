@@ -20,8 +20,8 @@ from gristmill.flows.experiments.decisions.arm_settings import (
     proxy_values,
     step_unit,
 )
-from gristmill.flows.experiments.decisions.options import DecisionOptions
 from gristmill.flows.experiments.decisions.plan import Arms, planned
+from gristmill.flows.experiments.options import DecisionOptions
 from gristmill.flows.recipe.proxy import load_proxy
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.recipe.variants import variant

@@ -6,8 +6,8 @@ import numpy as np
 
 from gristmill.flows.experiments.decisions.ablate import met, seldom_met
 from gristmill.flows.experiments.decisions.arm_data import ComparisonData
-from gristmill.flows.experiments.decisions.options import Candidates
 from gristmill.flows.experiments.decisions.plan import arms
+from gristmill.flows.experiments.options import Candidates
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.stages.dedup.near_duplicates import pairs_of_copies
 from tests.corpora import Texts, context, fresh

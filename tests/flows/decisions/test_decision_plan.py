@@ -8,8 +8,8 @@ import pytest
 from gristmill.flows.experiments.decisions.device import Device, known, measured, named, run_flops, time_of
 from gristmill.flows.experiments.decisions.expected import expected
 from gristmill.flows.experiments.decisions.noise import read_noise
-from gristmill.flows.experiments.decisions.options import DecisionOptions, OtherDevice
 from gristmill.flows.experiments.decisions.plan import Arms, cost, evaluated_tokens, planned, protocol_of
+from gristmill.flows.experiments.options import DecisionOptions, OtherDevice
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.proxy import PROXIES, load_proxy
 from gristmill.flows.recipe.recipe import load
