@@ -29,7 +29,7 @@ from gristmill.tasks.engine.extras import require
 if TYPE_CHECKING:
     from gristmill.flows.experiments import mixture_plan, mixtures
     from gristmill.flows.experiments.decisions import device as decision_device
-    from gristmill.flows.experiments.scaling import plans
+    from gristmill.flows.experiments.scaling import grid
     from gristmill.flows.experiments.scaling import scale as flow
     from gristmill.flows.experiments.scaling import transfer as transfer_check
     from gristmill.flows.experiments.studies import study as studies
@@ -38,7 +38,7 @@ else:
     flow = wrapt.lazy_import("gristmill.flows.experiments.scaling.scale")
     transfer_check = wrapt.lazy_import("gristmill.flows.experiments.scaling.transfer")
     decision_device = wrapt.lazy_import("gristmill.flows.experiments.decisions.device")
-    plans = wrapt.lazy_import("gristmill.flows.experiments.scaling.plans")
+    grid = wrapt.lazy_import("gristmill.flows.experiments.scaling.grid")
     mixture_plan = wrapt.lazy_import("gristmill.flows.experiments.mixture_plan")
     studies = wrapt.lazy_import("gristmill.flows.experiments.studies.study")
     mixtures = wrapt.lazy_import("gristmill.flows.experiments.mixtures")
@@ -110,7 +110,7 @@ def scale(
     if plan:
         _print_plan(recipe, options)
         return
-    plans.checked_grid(MachineSettings(), recipe, options)  # raises before Prefect starts
+    grid.checked_grid(MachineSettings(), recipe, options)  # raises before Prefect starts
 
     report = in_flow("scale", recipe.name, lambda: flow.scale(recipe, **vars(options)))
     value = report.as_json() | ({"stale": report.stale} if report.stale else {})
@@ -138,7 +138,7 @@ def agreement(
 
     decision_device.check_asked(other, plan)
     recipe = recipe_to_run(base, None)
-    planned = plans.checked_agreement(MachineSettings(), recipe, options)
+    planned = grid.checked_agreement(MachineSettings(), recipe, options)
     if plan:
         print_texts([*planned.lines(), *planned.time_lines(decision_device.asked(MachineSettings(), other))])
         print_texts(plan_lines(planned.compared.recipes, MachineSettings()))
@@ -176,7 +176,7 @@ def transfer(
 
 
 def _print_plan(recipe: "Recipe", options: ScaleOptions) -> None:
-    planned = plans.planned_grid(options)
+    planned = grid.planned_grid(options)
     print_texts(planned.lines())
     try:
         last = f"judged by {', '.join(check_judges(MachineSettings(), [recipe], options.clean, options.judge))}"

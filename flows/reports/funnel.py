@@ -1,7 +1,8 @@
 """The funnel: how many documents each step lets through, and why the others are dropped."""
 
 import importlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -10,11 +11,9 @@ from gristmill.flows.reports.tables import Table, listed
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-from collections import Counter
-from collections.abc import Iterator
 
-from gristmill.flows.recipe.recipe import Recipe
-from gristmill.flows.stages.corpus import Corpus
+    from gristmill.flows.recipe.recipe import Recipe
+    from gristmill.flows.stages.corpus import Corpus
 
 TOP = 3  # reasons of a step in a table
 
@@ -125,13 +124,13 @@ def funnel(stages: Iterable[Counted]) -> list[FunnelRow]:
     return [funnel_row(count) for stage in stages for count in stage.step_counts]
 
 
-def count_by_source(corpus: Corpus, what: str) -> dict[str, Any]:
+def count_by_source(corpus: "Corpus", what: str) -> dict[str, Any]:
     """By the name of each source what was counted of it."""
     sources = corpus.extracted.result["sources"].items()
     return {name: counts[what] for name, counts in sources}
 
 
-def total_counts(corpus: Corpus, what: str) -> dict[str, int]:
+def total_counts(corpus: "Corpus", what: str) -> dict[str, int]:
     """Documents or records of all sources, by what was counted, the most frequent first."""
     counts = Counter[str]()
     for of_source in count_by_source(corpus, what).values():
@@ -139,7 +138,7 @@ def total_counts(corpus: Corpus, what: str) -> dict[str, int]:
     return ranked(counts)
 
 
-def date_lines(recipe: Recipe, corpus: Corpus) -> Iterator[str]:
+def date_lines(recipe: "Recipe", corpus: "Corpus") -> Iterator[str]:
     """Sentences on dates that cannot be read, and on steps that keep the newest where documents have none."""
     sources = count_by_source(corpus, "dates")
     for name, dates in sources.items():

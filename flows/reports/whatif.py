@@ -6,7 +6,7 @@ holds only where the documents that reach them are the same.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,8 +27,8 @@ from gristmill.flows.recipe.variants import given_value, replaced
 from gristmill.flows.reports.funnel import FunnelRow, funnel_row
 from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.reports.tables import Table
-from gristmill.flows.stages.corpus import NothingLeftError, pinned
-from gristmill.flows.stages.signals import exempt_of
+from gristmill.flows.stages.corpus import EXEMPT, Corpus, NothingLeftError, pinned
+from gristmill.flows.stages.signals import RuleDecisions, exempt_of
 from gristmill.storage import ledger, parquet
 from gristmill.storage.contents import sum_counts
 from gristmill.storage.schema import LEDGER
@@ -36,8 +36,48 @@ from gristmill.tasks.documents.decisions import NO_EXEMPT, Decisions, Exempt, de
 from gristmill.tasks.documents.scope import SCOPE
 from gristmill.tasks.documents.step import DocumentStep, EditStep, Step, work_of
 from gristmill.tasks.engine import options
-from gristmill.tasks.engine.make import NotFinishedError
+from gristmill.tasks.engine.make import NotFinishedError, StageResult
 from gristmill.tasks.models.filter import bounds_by
+
+
+def decisions_of(stage: StageResult) -> Decisions | None:
+    """What a stage decided by: `rules` in its record, the cut of a learned filter found it from the scores."""
+    for where in (stage.manifest["record"], stage.result):
+        if "decisions" in where:
+            return RuleDecisions.model_validate({"decisions": where["decisions"]}).decisions
+    return None
+
+
+def exempt_from(stage: StageResult) -> Exempt:
+    """By step the sources that it did not decide about: those without the step, and the reference of a learned
+    filter."""
+    record, result = stage.manifest["record"], stage.result
+    if "decisions" not in result:
+        return record.get("exempt", {})
+    passed = [*record.get("reference", ()), *filter(None, stage.manifest["inputs"].get(EXEMPT, "").split(", "))]
+    return {step: passed for step, _ in result["decisions"]}
+
+
+def decisions_about(stage: StageResult, decisions: Decisions, source: str) -> Decisions:
+    """The decisions of a stage about documents of a source: without rules where it did not decide about it."""
+    return tuple((step, tuple(rules)) for step, rules in of_source(decisions, exempt_from(stage), source))
+
+
+def inputs_of(corpus: Corpus, stage: StageResult, decisions: Decisions) -> tuple[StageResult, list[StageResult]]:
+    """The stages that a stage decided on: the one that names the documents that arrived, and those with signals."""
+    stages = {each.contents: each for each in corpus.stages} | {each.key: each for each in corpus.stages}
+    inputs = stage.manifest["inputs"]
+    names = [name for name in inputs if name.startswith("measured ")]
+    names.sort(key=lambda name: int(name.removeprefix("measured ")))
+    names = names or [step for step, _ in decisions]  # of a learned filter: its scores
+    return stages[inputs["kept"]], [stages[inputs[name]] for name in names]
+
+
+def arriving_documents(
+    kept: StageResult, measured: Sequence[StageResult], shard: int, decisions: Decisions
+) -> pa.Table:
+    """The documents of a shard that arrived at a stage, with `id` and the columns that the decisions read."""
+    return gathered(tuple(each.part(shard) for each in measured), kept.part(shard), decisions)
 
 
 def parsed(settings: Iterable[str]) -> dict[str, Any]:

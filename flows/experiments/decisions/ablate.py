@@ -12,9 +12,9 @@ from prefect.artifacts import create_table_artifact
 from prefect.logging import get_run_logger
 
 from gristmill.flows.experiments.decisions import device
-from gristmill.flows.experiments.decisions.arm_costs import ArmCost, text_bytes
 from gristmill.flows.experiments.decisions.arm_data import Arm, ComparisonData, diffs, only_in, proxy_data
 from gristmill.flows.experiments.decisions.arm_settings import check_tokens, own_tokenizers, step_unit
+from gristmill.flows.experiments.decisions.device import ArmCost, text_bytes
 from gristmill.flows.experiments.decisions.plan import Arms, Plan, arms, planned
 from gristmill.flows.experiments.decisions.report import ArmFigures, DecisionReport, OnlyIn, set_effects
 from gristmill.flows.experiments.decisions.runs import ProxyRuns, decision_id, evaluation_set, training_losses

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
-from gristmill.flows.experiments.decisions.arm_costs import ArmCost, arm_cost, cost_sentence
 from gristmill.flows.experiments.decisions.arm_data import ComparisonData
 from gristmill.flows.experiments.decisions.arm_mixture import MAX_LISTED
 from gristmill.flows.experiments.decisions.arm_settings import (
@@ -17,7 +16,7 @@ from gristmill.flows.experiments.decisions.arm_settings import (
     not_compared,
     proxy_values,
 )
-from gristmill.flows.experiments.decisions.device import Device, run_flops, time_of
+from gristmill.flows.experiments.decisions.device import ArmCost, Device, arm_cost, cost_sentence, run_flops, time_of
 from gristmill.flows.experiments.decisions.noise import ProxyNoise, read_noise
 from gristmill.flows.experiments.options import Candidates, DecisionOptions
 from gristmill.flows.recipe import variants

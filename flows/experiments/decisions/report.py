@@ -9,8 +9,8 @@ import numpy as np
 import wrapt
 from scipy.special import stdtrit
 
-from gristmill.flows.experiments.decisions.arm_costs import ArmCost
 from gristmill.flows.experiments.decisions.arm_data import CorpusDiff, Shown
+from gristmill.flows.experiments.decisions.device import ArmCost
 from gristmill.flows.experiments.decisions.tasks import TaskAccuracy, TaskScreen
 from gristmill.flows.reports.dependents.graph import graph_of
 from gristmill.flows.reports.dependents.retractions import Staleness

@@ -9,7 +9,7 @@ import numpy as np
 from markupsafe import Markup
 from scipy.stats import t as student
 
-from gristmill.flows.experiments.scaling.transfer import RateSweep
+from gristmill.flows.experiments.scaling.grid import RateSweep
 from gristmill.flows.reports import pages
 from gristmill.flows.reports.pages import charts
 from gristmill.flows.reports.pages.charts import Axis, Layer

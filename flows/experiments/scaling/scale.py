@@ -14,11 +14,17 @@ from gristmill.flows.experiments.decisions.arm_data import ComparisonData, proxy
 from gristmill.flows.experiments.decisions.runs import evaluation_set
 from gristmill.flows.experiments.decisions.tasks import DecisionTasks, mean_by_task
 from gristmill.flows.experiments.options import AgreementOptions, ScaleOptions
-from gristmill.flows.experiments.scaling.grid import Cell, scaled_proxy
+from gristmill.flows.experiments.scaling.grid import (
+    FACTORS,
+    Cell,
+    RateSweep,
+    checked_agreement,
+    checked_grid,
+    rate_sweep,
+    scaled_proxy,
+)
 from gristmill.flows.experiments.scaling.ladder import ERROR, JUDGED, AgreementReport
-from gristmill.flows.experiments.scaling.plans import checked_agreement, checked_grid
-from gristmill.flows.experiments.scaling.report import LEVEL, CheckedForecast, GridRun, ScalingReport
-from gristmill.flows.experiments.scaling.transfer import FACTORS, RateSweep, rate_sweep
+from gristmill.flows.experiments.scaling.report import LEVEL, CheckedForecast, GridRun, ScalingReport, scaling_page
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.forms import RecipeLike
 from gristmill.flows.recipe.options import spread
@@ -36,11 +42,9 @@ from gristmill.tasks.engine.extras import require
 from gristmill.tasks.engine.spec import StageSpec, digest
 
 if TYPE_CHECKING:
-    from gristmill.flows.experiments.scaling import report as scaling_page
     from gristmill.flows.experiments.scaling import tracking
     from gristmill.flows.run import tracking as mlflow_runs
 else:
-    scaling_page = wrapt.lazy_import("gristmill.flows.experiments.scaling.report")
     tracking = wrapt.lazy_import("gristmill.flows.experiments.scaling.tracking")
     mlflow_runs = wrapt.lazy_import("gristmill.flows.run.tracking")
 
@@ -146,7 +150,7 @@ def scale(recipe: RecipeLike, options: ScaleOptions) -> ScalingReport:
         name = files.join(context.settings.home, "scaling", f"{recipe.name}-{identity}")
         checked_json.write(f"{name}.json", report.as_json())
         report = replace(report, stale=stale(context.settings.home, [run.key for run in report.runs]))
-        files.write_bytes(f"{name}.html", marked(scaling_page.page(report), report.stale).encode())
+        files.write_bytes(f"{name}.html", marked(scaling_page(report), report.stale).encode())
         return replace(report, page=f"{name}.html")
 
 

@@ -1,42 +1,36 @@
 """The indexes of a recipe, built where they are missing, and searches by recipe: what Python users call."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import wrapt
 
-from gristmill.flows.recipe.recipe import load
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.recipe import Recipe, load
+from gristmill.flows.reports.finished import finished
 from gristmill.flows.reports.run import Run
 from gristmill.flows.reports.search import phrases, words
 from gristmill.flows.reports.search.opened import PhraseIndex, opened
-from gristmill.flows.reports.search.phrases import PhraseMatches, Trace
+from gristmill.flows.reports.search.phrases import Count, FoundDocument, PhraseMatches, Trace
 from gristmill.flows.reports.search.words import WordIndex, WordMatches, opened_words
+from gristmill.tasks.documents.selection import select_groups
 from gristmill.tasks.engine import extras
 
 if TYPE_CHECKING:
     from gristmill.flows.explore.search import index as index_flow
 else:
     index_flow = wrapt.lazy_import("gristmill.flows.explore.search.index")
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from gristmill.flows.experiments.models.evaluation import trained_model
-from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.recipe.recipe import Recipe
-from gristmill.flows.reports.finished import finished
-from gristmill.flows.reports.search.phrases import Count, FoundDocument
-from gristmill.tasks.documents.selection import select_groups
-from gristmill.training.evaluate.sample import sample_text
 
 R = TypeVar("R")
 # Given a function that builds an index, it calls that.
 Make = Callable[[Callable[[], Any]], Any]
+_CONTEXT = 200  # characters on either side of a match that is shown
+_COLUMNS = ["id", "source", "url", "file", "offset", "length", "record_id", "text"]
 
 
 def open_index(recipe: Any, make: Make = lambda run: run()) -> PhraseIndex:
@@ -117,27 +111,6 @@ def _find_or_build(look: Callable[[], R | None], make: Make, run: Callable[[], A
         result = look()
     assert result is not None, "it was just built"
     return result
-
-
-TOP_K = 50
-
-
-def written(target: str, prompt: str, tokens: int, temperature: float, seed: int) -> str:
-    """The text, without the prompt. Raises what `trained_model` raises."""
-    saved = trained_model(target).saved
-    return sample_text(
-        saved.load(),
-        Path(saved.tokenizer.local()),
-        tokens,
-        prompt=prompt,
-        temperature=temperature,
-        top_k=TOP_K,
-        seed=seed,
-    )
-
-
-_CONTEXT = 200  # characters on either side of a match that is shown
-_COLUMNS = ["id", "source", "url", "file", "offset", "length", "record_id", "text"]
 
 
 def find_expression(recipe: Recipe, expression: str, n: int, settings: MachineSettings | None = None) -> PhraseMatches:

@@ -4,6 +4,7 @@ A query reads the home through `Rows`, by the columns that it needs, and can rea
 (`gristmill.tasks.documents.isolated_duckdb`). It cannot write.
 """
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ import orjson
 import pyarrow as pa
 import wrapt
 
+from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.columns import known_columns
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.reports.funnel import FunnelRow
@@ -20,10 +22,17 @@ from gristmill.flows.reports.run import rows
 from gristmill.flows.reports.run.rows import Rows
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.heldout import Data
+from gristmill.flows.stages.model import Trained, local_files
+from gristmill.samples.order import batch_number, schedule_of
+from gristmill.storage import checked_json, files, layout
 from gristmill.storage.schema import own_of
+from gristmill.storage.training_manifest import TrainingManifest
 from gristmill.tasks.documents.expressions import DERIVED, DERIVED_SQL
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.url.canonical import canonical_host, registered_domain
+from gristmill.training.config import TrainingConfig
+from gristmill.training.start import offset_of
+from gristmill.training.step.guard import EVENTS, read_events, windows_left_out
 
 if TYPE_CHECKING:
     import duckdb
@@ -36,16 +45,6 @@ else:
     duckdb = wrapt.lazy_import("duckdb")
     functions = wrapt.lazy_import("duckdb.func")
     isolated_duckdb = wrapt.lazy_import("gristmill.tasks.documents.isolated_duckdb")
-from bisect import bisect_left
-
-from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.stages.model import Trained, local_files
-from gristmill.samples.order import batch_number, schedule_of
-from gristmill.storage import checked_json, files, layout
-from gristmill.storage.training_manifest import TrainingManifest
-from gristmill.training.config import TrainingConfig
-from gristmill.training.start import offset_of
-from gristmill.training.step.guard import EVENTS, read_events, windows_left_out
 
 
 class QueryError(ValueError):

@@ -14,14 +14,14 @@ from wrapt import lazy_import
 from gristmill.flows.reports.pages import charts
 from gristmill.flows.reports.pages.charts import Axis, Layer, bar
 from gristmill.flows.reports.run import Run
-from gristmill.flows.reports.run.decisions import (
+from gristmill.flows.reports.tables import short
+from gristmill.flows.reports.whatif import (
     Decisions,
     arriving_documents,
     decisions_of,
     exempt_from,
     inputs_of,
 )
-from gristmill.flows.reports.tables import short
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stats.distributions import Distribution
 from gristmill.storage import parquet
