@@ -54,15 +54,17 @@ def row_of(part: str, document: str) -> dict[str, Any] | None:
     return next(iter(rows_of(part, [document])), None)
 
 
-def rows_of(part: str, documents: Sequence[str], columns: list[str] | None = None) -> list[dict[str, Any]]:
+def rows_of(part: str, documents: Sequence[str], columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
     """The rows of some documents that a part has, in its order; of them all columns, or these. Holds the part's ids,
     and of the row groups with one of the documents the columns, one after the other."""
     found = pc.is_in(parquet.read_table(part, ["id"])["id"], pa.array(documents, pa.string()))
     rows = np.flatnonzero(found.to_numpy())
-    return read_rows(part, rows, columns or parquet.columns(part)).to_pylist()
+    return read_rows(part, rows, [*(columns or parquet.columns(part))]).to_pylist()
 
 
 _SHARDS = TypeAdapter(list[Shard])
+# Columns of the stage `documents` that say where a document is from.
+ORIGIN = ("id", "source", "url", "file", "offset", "length", "record_id")
 
 
 @dataclass(frozen=True)

@@ -103,14 +103,15 @@ def _row(stage: FinishedStage | UnfinishedStage | UnreadableStage) -> StageStatu
         arrived,
         left,
         drops,
-        tokens=_tokens(stage),
+        tokens=token_count(stage),
         contents=stage.contents,
         inputs=stage.inputs,
         digests=stage.digests,
     )
 
 
-def _tokens(stage: FinishedStage) -> int | None:
+def token_count(stage: FinishedStage) -> int | None:
+    """How many tokens a stage has made or was trained on; None for other stages."""
     if stage.name == "tokens":
         return stage.result["train"]
     counted = stage.result.get("tokens")

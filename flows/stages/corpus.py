@@ -47,6 +47,12 @@ class CorpusPlaces:
         """The arguments by which a job finds its documents."""
         return {"documents": self.documents[i], "kept": self.kept[i]}
 
+    def judged(self, reference: Iterable[str] = ()) -> tuple[Shards, Each]:
+        """The shards whose documents a step judges, and jobs for all other shards, whose documents pass: those of the
+        sources of its reference, and of sources that it does not apply to."""
+        passing = (*reference, *self.exempt)
+        return self.shards(without=passing), Each(self.sources.shards(passing), lambda i: {"kept": self.kept[i]})
+
     def source_numbers(self) -> list[int]:
         """The place of each shard's source among the sources, whose shards lie in the recipe's order."""
         numbers = {source: number for number, source in enumerate(self.sources.distinct())}

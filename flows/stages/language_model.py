@@ -200,9 +200,9 @@ def _annotate(phases: PhaseRunner, record: AnnotationRecord, places: AskingPlace
     corpus, measured = places.corpus, measured_by(places, record)
     asked = ask(phases, record, places)
     common = {"home": places.home, "annotation": record, "sample": places.sample}
-    jobs = Each(corpus.applied, lambda i: {**corpus.shard(i), "signals": measured[i]})
+    judged, passed = corpus.judged()
+    jobs = Each(judged, lambda i: {**corpus.shard(i), "signals": measured[i]})
     counted = phases.map("annotate", annotate_shard, jobs, common=common)
-    passed = Each(corpus.sources.shards(corpus.exempt), lambda i: {"kept": corpus.kept[i]})
     phases.map("pass", null_shard, passed, common={"annotation": record})
     bill = total(each["bill"] for each in asked)
     problems = Counter[str]()

@@ -9,7 +9,7 @@ first. What differs between filters is in the module that the step names as its 
 depend on heads, so a change of heads does not embed the documents again.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -164,17 +164,10 @@ def _score(phases: PhaseRunner, record: FilterScoring, places: FilterPlaces) -> 
     def arguments(i: int) -> dict[str, Any]:
         return {**corpus.shard(i), **({"signals": corpus.signals[i]} if record.reads else {})}
 
-    scored = Each(corpus.shards(without=_passed(record.reference, corpus)), arguments)
-    unscored = Each(corpus.sources.shards(_passed(record.reference, corpus)), lambda i: {"kept": corpus.kept[i]})
-    phases.map("score", scoring_work(places.work, record.scores, record.groups), scored, common=common)
-    columns = {"signals": record.scores, "groups": record.groups}
-    phases.map("null-scores", null_scores_shard, unscored, common=columns)
+    judged, passed = corpus.judged(record.reference)
+    phases.map("score", scoring_work(places.work, record.scores, record.groups), Each(judged, arguments), common=common)
+    phases.map("null-scores", null_scores_shard, passed, common={"signals": record.scores, "groups": record.groups})
     return {}
-
-
-def _passed(reference: Sequence[str], corpus: CorpusPlaces) -> tuple[str, ...]:
-    """The sources whose documents pass without a score: those of the reference, and those without the step."""
-    return (*reference, *corpus.exempt)
 
 
 def filter_cut(context: RunContext, corpus: Corpus, step: LearnedFilter, scores: StageResult) -> StageResult:
@@ -196,15 +189,14 @@ def filter_cut(context: RunContext, corpus: Corpus, step: LearnedFilter, scores:
 def _cut(phases: PhaseRunner, record: FilterCutting, places: FilterPlaces) -> dict:
     """Drop documents by their scores."""
     corpus = places.corpus
-    scored = corpus.shards(without=_passed(record.reference, corpus))
+    scored, passed = corpus.judged(record.reference)
     scores = Parts(places.scores, scored)
     bounds = phases.once(
         "bounds", find_bounds, {"work": places.work, "settings": record.settings, "scores": scores}, grows="documents"
     )
     judged = Each(scored, lambda i: {"kept": corpus.kept[i], "signals": (layout.part(places.scores, i),)})
-    kept = Each(corpus.sources.shards(_passed(record.reference, corpus)), lambda i: {"kept": corpus.kept[i]})
     phases.map("decide", decide_shard, judged, common={"decisions": ((record.step, bounds_of(bounds)),)})
-    phases.map("keep", keep_shard, kept, common={"step": record.step})
+    phases.map("keep", keep_shard, passed, common={"step": record.step})
     reasons = {"reasons": bounds["reasons"]} if "reasons" in bounds else {}
     if found := reasons.get("reasons"):
         phases.message(described_cut(found))
@@ -232,7 +224,7 @@ def perplexity(
     remaining = learned_filter(context, recipe, corpus, step, learns_from)
     *measured, scores = remaining.measured
     places = corpus.places
-    scored = places.shards(without=_passed(step.reference, places))
+    scored, _ = places.judged(step.reference)
     spec = StageSpec(
         name="perplexity_bucket",
         version=1,
@@ -305,8 +297,8 @@ def _embed(phases: PhaseRunner, record: DocumentEmbedding, places: EmbeddingVect
     """Embed documents."""
     corpus = places.corpus
     common = {"embedder": places.embedder, "settings": record.settings}
-    jobs = Each(corpus.shards(without=_passed(record.reference, corpus)), corpus.shard)
-    phases.map("embed", embed_shard, jobs, common=common)
+    judged, _ = corpus.judged(record.reference)
+    phases.map("embed", embed_shard, Each(judged, corpus.shard), common=common)
     return {}
 
 
@@ -352,11 +344,10 @@ def _score_heads(phases: PhaseRunner, record: HeadScores, places: EmbeddingPlace
     """Score documents with heads."""
     corpus = places.corpus
     common = {"heads": dict(places.heads), "settings": record.settings}
-    passed = _passed(record.reference, corpus)
-    scored = Each(corpus.shards(without=passed), lambda i: {"vectors": layout.part(places.vectors, i)})
+    judged, passed = corpus.judged(record.reference)
+    scored = Each(judged, lambda i: {"vectors": layout.part(places.vectors, i)})
     columns = tuple(column_of(name) for name in record.settings.heads)
-    unscored = Each(corpus.sources.shards(passed), lambda i: {"kept": corpus.kept[i]})
     phases.map("score", score_shard, scored, common=common)
-    phases.map("null-scores", null_scores_shard, unscored, common={"signals": columns})
+    phases.map("null-scores", null_scores_shard, passed, common={"signals": columns})
     heads = {name: head_files.load(file) for name, file in places.heads.items()}
     return {"heads": {name: {"kind": head.kind, **head.found} for name, head in heads.items()}}

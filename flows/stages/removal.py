@@ -156,9 +156,9 @@ def _find(phases: PhaseRunner, record: BenchmarkSearch, places: CorpusAndStage) 
     """Find items of benchmarks in documents."""
     common = {"index": places.stage, "settings": record.settings}
     corpus, shards = places.corpus, places.corpus.shards()
-    phases.map("find", find_shard, Each(corpus.applied, corpus.shard), common=common)
-    exempt = Each(corpus.sources.shards(corpus.exempt), lambda i: {"kept": corpus.kept[i]})
-    phases.map("pass", unsearched_shard, exempt)
+    judged, passed = corpus.judged()
+    phases.map("find", find_shard, Each(judged, corpus.shard), common=common)
+    phases.map("pass", unsearched_shard, passed)
     return phases.once(
         "split",
         split_benchmarks,

@@ -5,16 +5,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gristmill.flows.explore.browse.draws import DrawnDocument, documents
+from gristmill.flows.explore.browse.draws import Draw, DrawnDocument, add_drawn, documents
 from gristmill.flows.explore.browse.opened import Opened
 from gristmill.flows.recipe.steps import thresholds_of
 from gristmill.flows.reports.whatif import ComparedStep, Replay, ShardReplay, funnel, whatif
 from gristmill.storage import parquet
-from gristmill.tasks.documents.selection import uniform
 from gristmill.tasks.documents.step import Bound, DocumentStep
 
 EXAMPLES = 5  # documents shown that enter, and that leave
@@ -48,13 +46,11 @@ class Moved:
 
     documents: int = 0
     examples: list[DrawnDocument] = field(default_factory=list)
-    drawn: list[tuple[float, int, str]] = field(default_factory=list, repr=False)
+    drawn: list[Draw] = field(default_factory=list, repr=False)
 
     def add(self, shard: int, ids: pa.ChunkedArray, seed: int) -> None:
         self.documents += len(ids)
-        numbers = uniform(ids, seed, "browse")
-        first = np.argsort(numbers, kind="stable")[:EXAMPLES].tolist()
-        self.drawn = sorted([*self.drawn, *((float(numbers[at]), shard, ids[at].as_py()) for at in first)])[:EXAMPLES]
+        self.drawn = add_drawn(self.drawn, shard, ids, EXAMPLES, seed)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import wrapt
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.reports.finished import finished
+from gristmill.flows.reports.lineage import ORIGIN
 from gristmill.flows.reports.run import Run
 from gristmill.flows.reports.search import phrases, words
 from gristmill.flows.reports.search.opened import PhraseIndex, opened
@@ -30,7 +31,6 @@ R = TypeVar("R")
 # Given a function that builds an index, it calls that.
 Make = Callable[[Callable[[], Any]], Any]
 _CONTEXT = 200  # characters on either side of a match that is shown
-_COLUMNS = ["id", "source", "url", "file", "offset", "length", "record_id", "text"]
 
 
 def open_index(recipe: Any, make: Make = lambda run: run()) -> PhraseIndex:
@@ -141,7 +141,7 @@ def _in_shard(
 ) -> tuple[Count, list[FoundDocument]]:
     times = found = 0
     shown: list[FoundDocument] = []
-    for group in select_groups(documents[shard], kept[shard], _COLUMNS):
+    for group in select_groups(documents[shard], kept[shard], [*ORIGIN, "text"]):
         counts = pc.count_substring_regex(group["text"], expression).to_numpy()
         times += int(counts.sum())
         matching = np.flatnonzero(counts)

@@ -101,8 +101,7 @@ def passage_dedup(context: RunContext, _: Recipe, corpus: Corpus, step: passages
         places=corpus.places,
         work=work_of_steps((step,)),
     )
-    stage = context.build(spec)
-    return replace(corpus, documents=stage, kept=stage, stages=(*corpus.stages, stage))
+    return corpus.rewritten(context.build(spec))
 
 
 def _cut_passages(phases: PhaseRunner, record: PassageDeduplication, places: CorpusPlaces) -> dict:
@@ -238,8 +237,7 @@ def host_lines(context: RunContext, _: Recipe, corpus: Corpus, step: host_line_j
         places=corpus.places,
         work=work_of_steps((step,)),
     )
-    stage = context.build(spec)
-    return replace(corpus, documents=stage, kept=stage, stages=(*corpus.stages, stage))
+    return corpus.rewritten(context.build(spec))
 
 
 def _cut_host_lines(phases: PhaseRunner, record: HostLineCutting, places: CorpusPlaces) -> dict:

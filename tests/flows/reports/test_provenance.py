@@ -18,7 +18,8 @@ from warcio.archiveiterator import ArchiveIterator
 import gristmill
 from gristmill.flows.cli import app
 from gristmill.flows.reports.funnel import funnel
-from gristmill.flows.reports.provenance.folder import timestamp, write_papers
+from gristmill.flows.reports.provenance.annotations import timestamp
+from gristmill.flows.reports.provenance.folder import write_papers
 from gristmill.flows.reports.provenance.papers import cell, command, size_range
 from gristmill.flows.reports.run import Run, sql
 from gristmill.samples.order import Order, batch_number
