@@ -27,7 +27,7 @@ class Candidates:
 
 @dataclass(frozen=True)
 class Judging:
-    """The small model that is trained, and the texts that it is judged by."""
+    """The small model to train, and the texts to judge it by."""
 
     proxy: str | dict[str, Any] = option(
         "small model: YAML file, or name of a shipped proxy", "small", metavar="FILE", shell=str
@@ -44,7 +44,7 @@ class Judging:
 
 @dataclass(frozen=True)
 class DecisionOptions(Judging, Candidates):
-    """What is compared, by how many runs of which model, and what judges."""
+    """What is compared, the model and the number of its runs, and what judges."""
 
     leave_one_out: bool = option("comparison without each step in turn", False)
     tasks: str | None = option("tasks to score models on: folder, or lm-eval:NAME,NAME", None, metavar="FOLDER")
@@ -90,7 +90,7 @@ REGMIX_SEEDS = 2
 
 
 class Method(StrEnum):
-    """How a mixture is looked for."""
+    """How the mixture is searched."""
 
     DOREMI = "doremi"
     REGMIX = "regmix"
@@ -98,7 +98,7 @@ class Method(StrEnum):
 
 @dataclass(frozen=True)
 class MixOptions(Judging):
-    """How a mixture is looked for, by how many runs."""
+    """How the mixture is searched, and the number of runs."""
 
     method: Method = option("doremi: weights learned by a proxy; regmix: regression over many proxies", Method.REGMIX)
     runs: int | None = option(
@@ -117,7 +117,7 @@ class MixOptions(Judging):
 
 
 def number(text: str) -> int:
-    """A count as people write it: `250k`, `2.5M`, `1e6`, `200_000`. Raises ValueError with the remedy."""
+    """A count as people write it: `250k`, `2.5M`, `1e6`, `200_000`. Raises ValueError with the fix."""
     match = re.fullmatch(r"([\d_,.]+(?:e\d+)?)\s*([kmbgt]?)", text.strip().lower())
     try:
         value = float(match[1].replace("_", "").replace(",", "")) * _SUFFIXES[match[2]] if match else 0.0
@@ -129,13 +129,13 @@ def number(text: str) -> int:
 
 
 def numbers(text: str) -> list[int]:
-    """Counts that are separated by commas."""
+    """Counts separated by commas. Raises ValueError."""
     return [number(part) for part in text.split(",") if part.strip()]
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Models, and the tokens that they are trained on."""
+    """Sizes of models and their training tokens."""
 
     sizes: list[int] = option(
         "parameters of the models, smallest first, such as 80k,150k", metavar="N,N,...", parser=numbers
@@ -145,7 +145,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Repeating:
-    """Whether text may be read again."""
+    """Whether text may be repeated."""
 
     repeat: bool = option("repeated documents, if a run needs more tokens", False)
 
@@ -174,7 +174,7 @@ class AgreementOptions(Repeating, Judging, Candidates, Sizes):
 
 
 class Size(NamedTuple):
-    """Of a model."""
+    """The size of a model."""
 
     dim: int
     layers: int
@@ -182,7 +182,7 @@ class Size(NamedTuple):
 
 @dataclass(frozen=True)
 class TransferOptions:
-    """The sweep. Sizes are all pairs of widths and layers; the first is the base."""
+    """A sweep of learning rates. Sizes are all pairs of widths and layers; the first is the base."""
 
     widths: list[int] = option(
         "model.dim of each size, base first", lambda: [64, 256], metavar="N,N,...", parser=numbers
@@ -207,13 +207,13 @@ class TransferOptions:
 
     @property
     def learning_rates(self) -> list[float]:
-        """Each twice the one before, with `rate` in the middle."""
+        """Powers of two apart, with `rate` in the middle."""
         return [self.rate * 2.0 ** (i - self.rates // 2) for i in range(self.rates)]
 
 
 @dataclass(frozen=True)
 class StudyOptions(Judging):
-    """What is varied, by how many runs of which model, and what judges."""
+    """What is varied, the model and the number of its runs, and what judges."""
 
     pairs: int = option("pairs of runs of each arm with the base", 6, min=4)
     tokens: int | None = option("tokens of each run; default: as for a decision", None, min=1)
@@ -243,13 +243,13 @@ class CrawlOptions:
 
     @property
     def memory_bytes(self) -> int | None:
-        """Of a machine; None: as much as jobs need."""
+        """Memory of a machine in bytes; None: as much as jobs require."""
         return None if self.memory is None else round(self.memory * 1e9)
 
 
 @dataclass(frozen=True)
 class TrainingOptions:
-    """The devices of a training, what they cost, and what the plan assumes."""
+    """The devices of a training, their prices, and the assumptions of the plan."""
 
     device: str = option("GPU: h100, h200, b200, a100 or mi300x", "h100", metavar="NAME")
     devices: int = option("number of GPUs", 8, min=1)
@@ -268,12 +268,12 @@ class TrainingOptions:
 
 @dataclass(frozen=True)
 class PlanOptions(CrawlOptions, TrainingOptions):
-    """A training, and the crawl that its corpus is made of."""
+    """A training, and the crawl that its corpus is made from."""
 
 
 @dataclass(frozen=True)
 class ImportRequest:
-    """A training that another program did."""
+    """A training by another program."""
 
     losses: Path = option("metrics file: JSON Lines, or CSV with a header")
     name: str = option("name of the run and of the model's folder")

@@ -1,4 +1,4 @@
-"""The funnel: how many documents each step lets through, and why the others are dropped."""
+"""The funnel: how many documents each step keeps and why it drops the others; what extraction counted by source."""
 
 import importlib
 from collections import Counter
@@ -19,7 +19,7 @@ TOP = 3  # reasons of a step in a table
 
 
 def pandas() -> ModuleType:
-    """Pandas. Raises ImportError, which names the remedy, where it is missing."""
+    """Pandas. Raises ImportError with the fix, where it is missing."""
     try:
         return importlib.import_module("pandas")
     except ImportError as error:
@@ -44,7 +44,7 @@ class Counted(Protocol):
 class FunnelRow:
     """What one step did to all documents.
 
-    `characters_in` is None where there is no text ahead of the step; then `characters_out` are those of the texts that
+    `characters_in` is None where there is no text before the step; then `characters_out` are those of the texts that
     it made. `drops`: documents by rule; `edits`: spans that were cut out of texts by rule, None for a step that cuts
     nothing.
     """
@@ -68,7 +68,7 @@ class FunnelRow:
 
     @property
     def name(self) -> str:
-        """The step, marked where the row is that of its cuts: it cuts while texts are made, and may drop later."""
+        """The step, marked if the row counts its cuts: a step cuts while texts are made, and may drop later."""
         return self.step if self.edits is None else f"{self.step}, cuts"
 
     @property
@@ -101,7 +101,7 @@ def table(
     """A row for each step, and one for the tokens.
 
     Tokens before tokenization are characters over the characters per token of what was tokenized in the end, hence the
-    `~`; those of the last row are counted. Where there are none, characters stand in their place.
+    `~`; those of the last row are counted. If there are none, characters are shown instead.
     """
     size = "#characters" if characters_per_token is None else "#tokens"
     shown: list[tuple[Any, ...]] = []
@@ -125,13 +125,13 @@ def funnel(stages: Iterable[Counted]) -> list[FunnelRow]:
 
 
 def count_by_source(corpus: "Corpus", what: str) -> dict[str, Any]:
-    """By the name of each source what was counted of it."""
+    """What extraction counted of each source, by name. `what`: a field of the counts."""
     sources = corpus.extracted.result["sources"].items()
     return {name: counts[what] for name, counts in sources}
 
 
 def total_counts(corpus: "Corpus", what: str) -> dict[str, int]:
-    """Documents or records of all sources, by what was counted, the most frequent first."""
+    """Counts over all sources, the largest first. `what`: a field of counts by name, such as `engines`."""
     counts = Counter[str]()
     for of_source in count_by_source(corpus, what).values():
         counts.update(of_source)
@@ -139,7 +139,7 @@ def total_counts(corpus: "Corpus", what: str) -> dict[str, int]:
 
 
 def date_lines(recipe: "Recipe", corpus: "Corpus") -> Iterator[str]:
-    """Sentences on dates that cannot be read, and on steps that keep the newest where documents have none."""
+    """Sentences about dates that could not be parsed, and about steps that keep the newest of documents without one."""
     sources = count_by_source(corpus, "dates")
     for name, dates in sources.items():
         if dates["unread"]:

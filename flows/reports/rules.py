@@ -50,7 +50,7 @@ class CutRow:
 @dataclass(frozen=True)
 class Book:
     """A step: what it cuts out of texts, and by what it drops documents, both in the order in which its rules are
-    asked; behind the rules the signals that decide nothing."""
+    asked; after the rules the signals that decide nothing."""
 
     step: str
     cuts: tuple[CutRow, ...]

@@ -1,4 +1,4 @@
-"""Near-duplicates of one document or of a text file: which they are, how like they are, and what became of them."""
+"""Near-duplicates of a document or of a text file, with their similarity and whether they were kept."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace

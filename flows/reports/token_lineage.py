@@ -52,7 +52,7 @@ def derive_texts(
     through: Sequence[FinishedStage], number: int, documents: Sequence[str], remote_io: RemoteIOConfig
 ) -> DerivedTexts:
     """Texts of some documents of a shard as the last of some stages has them. `through`: a stage `documents` and those
-    that made its texts anew, in their order; `number`: of the shard. Holds the texts.
+    that rewrote its texts, in order; `number`: of the shard. Holds the texts.
 
     Raises ValueError for a step that this machine does not know.
     """
@@ -126,7 +126,7 @@ def _records(
 
 
 def _edited(stage: FinishedStage, table: pa.Table, source: str) -> pa.Table:
-    """The documents of a source behind the last step of the stage that changes texts."""
+    """The documents of a source after the last step of the stage that changes texts."""
     given = _STEPS.validate_python([*stage.settings["before"], *stage.settings["steps"]])
     steps = [step for step in given if isinstance(step, DocumentStep)]
     behind = max((at + 1 for at, step in enumerate(steps) if isinstance(step, EditStep)), default=0)

@@ -1,12 +1,12 @@
-"""Stages that ask a language model: what they have in common, the columns of `annotate`, and the source `rewrites`.
+"""Stages that ask a language model: what they share, the columns of `annotate`, and the source `rewrites`.
 
 `annotate` has the stages `<step>_sample`, if it has a sample; `<step>`, with the columns; and `<step>_cut`, if it drops
 documents without a valid answer.
 
-`rewrites` has what a model writes from the curated documents of another recipe. It is a source of the recipe: the stage
-`documents` reads its parts as it reads tables, so every later step treats rewrites as any documents. Documents that the
-lists of the other recipe exclude have none, and the others keep theirs: the sample is drawn from the documents before
-these lists, and a rewrite depends on its own document only.
+`rewrites` has the texts that a model writes from the curated documents of another recipe. It is a source of the recipe:
+the stage `documents` reads its parts like tables, so later steps treat rewrites like other documents. If a takedown
+list of the other recipe excludes a document, its rewrite is removed and no other one changes, because the sample is
+drawn before the lists apply, and a rewrite depends only on its own document.
 """
 
 from collections import Counter
@@ -68,7 +68,7 @@ BILL = "bill.json"  # in a stage's folder: what its answers cost on the server t
 
 
 def document_sample(context: RunContext, corpus: Corpus, sampling: Sampling, name: str) -> StageResult:
-    """The sample of documents that a model is asked about, as a number per stratum. `name`: of the stage."""
+    """The sample of documents to ask a model about, with a quota per stratum. `name`: of the stage."""
     spec = StageSpec(
         name=name,
         version=1,
@@ -104,8 +104,8 @@ def _sample(phases: PhaseRunner, record: Sampling, places: CorpusPlaces) -> dict
 
 @dataclass(frozen=True)
 class AskingPlaces:
-    """`home`: where answers are kept; `sample`: the file with the sample, none for all documents, and with strata the
-    one with their weights."""
+    """`home`: where answers are stored; `sample`: the file with the sample, and with strata the file with their
+    weights; empty for all documents."""
 
     corpus: CorpusPlaces
     home: str
@@ -120,14 +120,14 @@ def sample_files(sample: StageResult | None, by: tuple[str, ...]) -> tuple[Recor
 
 
 def measured_by(places: AskingPlaces, questions: Questions) -> PartsOfSeveral:
-    """The parts with the signals that a stage's questions read; none if they read no columns."""
+    """The parts with the signals that a stage's questions read; no parts if they read no columns."""
     signals = places.corpus.signals
     return signals if questions.reads or questions.by else replace(signals, folders=())
 
 
 def ask(phases: PhaseRunner, questions: Questions, places: AskingPlaces) -> list[dict[str, Any]]:
-    """Ask about the documents, so that all answers are in the home. Returns the counts of each client. Waits for
-    another stage that asks with the same model and prompt, so that neither asks what the other one pays for."""
+    """Ask about the documents, until all answers are in the home, and return the counts of each client. Waits for
+    another stage that asks with the same model and prompt, so that no answer is paid for twice."""
     corpus, clients = places.corpus, options.current().lm.clients
     folder = files.join(places.home, ANSWERS, ASKING, questions.template.digest[:16])
 
@@ -154,8 +154,8 @@ def ask(phases: PhaseRunner, questions: Questions, places: AskingPlaces) -> list
 
 
 def write_bill(phases: PhaseRunner, step: str, bill: dict[str, Any], asked: Iterable[dict[str, Any]]) -> None:
-    """Write the bill beside the manifest, since prices and attempts differ from machine to machine, and a line of the
-    log. `step`: its name there; `asked`: the counts of each client."""
+    """Log the bill and write it next to the manifest, since prices and attempts differ between machines. `step`: the
+    name in the log; `asked`: the counts of each client."""
     server, counts = options.current().lm, Counter[str]()
     for each in asked:
         counts.update(each["attempts"])
@@ -253,8 +253,8 @@ def _cut(phases: PhaseRunner, record: RuleDecisions, places: AnnotationCutPlaces
 
 
 def rewrites(context: RunContext, source: Rewrites) -> StageResult:
-    """The rewrites of a source. Makes the corpus of the recipe that is rewritten, if it is not finished. Raises
-    NothingLeftError where no document has a rewrite."""
+    """The rewrites of a source. Makes the corpus of the recipe to rewrite, if it is not finished. Raises
+    NothingLeftError if there are no rewrites."""
     recipe = recipe_of(context, source)
     corpus = _curated(context, recipe)
     settings = source.rewrite
@@ -336,8 +336,8 @@ def _rewrite_sample(context: RunContext, corpus: Corpus, settings: Rewrite) -> S
 
 
 def _language(context: RunContext, recipe: Recipe, settings: Rewrite) -> Language | None:
-    """The step by which languages of rewrites are identified: that of the recipe, or with a code the default one; None
-    if they are not checked."""
+    """The step that identifies the languages of rewrites: the recipe's, or with a language code the default one; None
+    if languages are not checked."""
     if settings.language is None:
         return None
     steps = [step for step in recipe.steps if isinstance(step, Language)]

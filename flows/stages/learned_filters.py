@@ -1,8 +1,8 @@
 """Learned filters: models trained on reference documents, scores of all others, a cut by scores.
 
-The three stages of a filter are `<step>_model`, `<step>` and `<step>_cut`; a step that names its models has not the
-first. What differs between filters is in the module that the step names as its work: `train_model`, `score_shard`,
-`bounds`. `perplexity` is one whose scores are also put into buckets, a stage of their own.
+The stages of a filter are `<step>_model`, unless the step names its models, `<step>` and `<step>_cut`. What differs
+between filters is in the module that the step names as its work: `train_model`, `score_shard`, `bounds`. `perplexity`
+is a filter whose scores are also put into buckets, in a stage of their own.
 
 `embedding` embeds documents once, scores the vectors with heads, and cuts by these scores. Its stages are
 `embedding_vectors`, `embedding` with the scores, and `embedding_cut`; without heads only the first. The first does not
@@ -67,7 +67,7 @@ class FilterCutting(Settings):
 
 @dataclass(frozen=True)
 class FilterPlaces:
-    """`work`: the module that does the filter's work; `models`: their files, for scoring; `scores`: the folder of the
+    """`work`: the module with the filter's work; `models`: files of models, for scoring; `scores`: the folder of the
     parts with scores, for the cut."""
 
     corpus: CorpusPlaces
@@ -79,9 +79,10 @@ class FilterPlaces:
 def learned_filter(
     context: RunContext, recipe: Recipe, corpus: Corpus, step: LearnedFilter, learns_from: Corpus | None = None
 ) -> Corpus:
-    """The corpus of the documents whose scores the filter keeps. Those of the reference are kept without a score, since
-    the models have seen them. `learns_from`: a part of the corpus that the model is trained on, not on all of it."""
-    paths = map(files.absolute, context.placed(step).named_models)  # a worker may run in another folder
+    """The corpus of the documents that the filter keeps. Documents of the reference are kept without a score, because
+    the models are trained on them. `learns_from`: the part of the corpus that the models are trained on; default:
+    all."""
+    paths = map(files.absolute, context.placed(step).named_models)  # because a worker may run in another folder
     named = tuple(RecordedFile(path, context.outside({"file": path}, partial(files.checksum, path))) for path in paths)
     trained = None if named else filter_model(context, recipe, corpus, step, learns_from or corpus)
     scores = filter_scores(context, corpus, step, named, trained)
@@ -204,7 +205,7 @@ def _cut(phases: PhaseRunner, record: FilterCutting, places: FilterPlaces) -> di
 
 
 def work_without_libraries(step: LearnedFilter) -> Work:
-    """The work of a stage that reads scores: the libraries of the models decided only these, which are an input."""
+    """The work of a stage that reads scores, which are an input, so the models' libraries do not decide its output."""
     return replace(work_of_steps((step,)), libraries=())
 
 
@@ -239,7 +240,7 @@ def perplexity(
     return replace(remaining, measured=(*measured, bucketed, scores), stages=stages)
 
 
-# The buckets are the same whichever are kept, and whatever else is cut.
+# The buckets do not depend on which of them are kept, and on other cuts.
 _WITHOUT_POLICY = {
     name: Cuts.model_fields[name].default for name in ("min_percentile", "max_percentile", "keep_buckets")
 }

@@ -175,7 +175,8 @@ class TakedownLists(Settings):
 
 @dataclass(frozen=True)
 class AllowedCorpus(Corpus):
-    """A corpus without what lists exclude: of takedowns, and of sites. `before`: the corpus ahead of all lists."""
+    """A corpus without the documents that takedown lists and lists of sites exclude. `before`: the corpus before
+    them."""
 
     before: Corpus
 

@@ -1,6 +1,6 @@
 """`signals` and `edited`, `rules`, `quality_bucket`: what is measured of documents, and what is decided by it.
 
-Document steps behind a corpus step are measured on the documents that are kept. A quality bucket is the best place that
+Document steps after a corpus step are measured on the documents that are kept. A quality bucket is the best place that
 several scores give a document.
 """
 

@@ -136,7 +136,7 @@ class Fit:
 
 
 def fit(runs: ScalingRuns) -> Fit:
-    """The law of a grid of runs. Raises ValueError, with the remedy, for runs that do not determine one."""
+    """The law of a grid of runs. Raises ValueError with the fix, for runs that do not determine one."""
     if problem := runs.problem:
         raise ValueError(problem)
     terms = _Terms(runs)

@@ -104,7 +104,7 @@ def optimum(
     may be predicted to lose least, and be the least known: what is taken is to be known as good, what is tried next
     need not be (0).
 
-    The interval is the percentile interval over runs drawn with replacement, each time with a kernel fitted anew.
+    The interval is the percentile interval over runs drawn with replacement, each time with a kernel fitted again.
     Raises ValueError for fewer runs than twice the sources.
     """
     runs, sources = shares.shape

@@ -136,7 +136,7 @@ def sees(
     known: how much runs differ, by components that were recorded before, or by the decision's own A/A bank; of the
     bank the size is its own. A bank of one recipe knows nothing of candidates that act differently on different
     documents: by it the effect is a lower bound. With halves of the hosts (`Protocol.resample`) it is one in any case:
-    what these add is known from the decision's own pairs alone, and counts as nothing here.
+    what these add is known only from the decision's own pairs, and counts as nothing here.
     """
     judged = tested_documents(protocol, evaluation, candidates)[1]
     rates = len(protocol.learning_rates)

@@ -189,9 +189,9 @@ class DecisionReport:
     reason; `announced`: what was said of the budget before the runs; `differences`: by candidate the lines of a diff of
     its recipe against the base's (`gristmill.flows.recipe.variants.difference`); `tasks`: accuracies by candidate, if
     the models were scored on tasks; `task_screen`: which of them say something; `left_out`: of each task the examples
-    that a recipe trains on, which do not count; `only`: by candidate, documents of one of the two alone; `diffs`: by
-    candidate, how all differences of the two corpora are shown; `mlflow_run`:
-    the parent run; `page`: the path of its page; `stale`: why the verdicts no longer hold, a sentence each."""
+    that a recipe trains on, which do not count; `only`: by candidate, documents that only one of the two has; `diffs`:
+    by candidate, how all differences of the two corpora are shown; `mlflow_run`: the parent run; `page`: the path of
+    its page; `stale`: why the verdicts no longer hold, a sentence each."""
 
     id: str
     decision: Decision
@@ -238,7 +238,7 @@ class DecisionReport:
 
     @property
     def steps_of_all(self) -> list[str]:
-        """The names of all steps that a recipe has, in the base's order, those of candidates behind them."""
+        """The names of all steps that a recipe has, in the base's order, then those of candidates."""
         return list(dict.fromkeys(row.name for arm in self.arms.values() for row in arm.funnel))
 
     @property

@@ -153,7 +153,7 @@ def grouped_by(kind: str, patterns: Sequence[str], text: str, label: str) -> str
 
 def from_recipe(out: str, name: str, machine: MachineSettings | None = None) -> dict[str, Any]:
     """Train on the documents that a recipe's step `quality` learns from, with its settings; returns the counts and
-    measures. The steps ahead of it are finished. Raises NotFinishedError; ValueError for a recipe without such a step,
+    measures. The steps before it are finished. Raises NotFinishedError; ValueError for a recipe without such a step,
     or whose step names a model."""
     recipe = load(name)
     machine = machine or MachineSettings()

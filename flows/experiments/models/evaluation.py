@@ -60,7 +60,7 @@ def trained_model(target: str | Recipe, settings: MachineSettings | None = None)
     """The model of a recipe whose training is finished, named as for `load`, or the one in a local folder
     (`gristmill.training.hub.weights`).
 
-    Raises NotFinishedError, which names the remedy, and what `open_model` and `load` raise.
+    Raises NotFinishedError with the fix, and what `open_model` and `load` raise.
     """
     if isinstance(target, str) and Path(target).is_dir():
         saved = open_model(Path(target))

@@ -201,7 +201,7 @@ def timed(
     """How long a step takes.
 
     Model operations at the data sheet's rate times MFU; full recomputation adds a forward pass, a third (Narayanan et
-    al. 2021, arXiv 2104.04473: 8 T P in place of 6 T P). A group of devices sends as fast as its slowest link.
+    al. 2021, arXiv 2104.04473: 8 T P instead of 6 T P). A group of devices sends as fast as its slowest link.
     """
     sent = traffic(work, layout, micro_batch, micro_batches, recompute)
     rows = micro_batch * micro_batches * layout.data

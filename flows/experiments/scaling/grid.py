@@ -1,4 +1,8 @@
-"""The models and runs of a scaling grid: shapes by size, learning rates by compute."""
+"""The models and runs of `scale` and `agreement`: shapes by size, learning rates by compute, and the plans.
+
+Commands and flows make a plan before any work: it validates the options and lists the runs. Some sizes are also trained
+at other learning rates (a sweep), to check the rule for the rate.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -45,7 +49,7 @@ class ScaledModel:
 
 @dataclass(frozen=True)
 class Cell:
-    """A model and a token budget; all runs in it differ in their seeds alone."""
+    """A model and a token budget; its runs differ only in their seeds."""
 
     size: ScaledModel
     tokens: int
@@ -61,7 +65,7 @@ def scaled_model(proxy: ProxyConfig, parameters: int) -> ScaledModel:
 
     Heads stay as wide as the proxy's; their number, and with it the width, grows by one at a time. Layers are in
     proportion to the width, rounded, as are kv_heads and ffn where the proxy gives them. Raises ValueError where the
-    smallest such model has more than twice as many parameters, as its embeddings alone do.
+    smallest such model has more than twice as many parameters, because of its embeddings.
     """
     heads, best = 1, _shape(proxy, 1)
     while best.parameters < parameters:
@@ -182,8 +186,8 @@ FACTORS = (0.5, 1.0, 2.0)  # of the rule's rate: a step of 2, as learning rates 
 
 
 def swept_cells(cells: Sequence[Cell], sizes: int) -> list[tuple[Cell, ...]]:
-    """The cells of so many sweeps, the smallest and the largest size first among the sizes: of each size the middle
-    budget, at each of FACTORS times its rate."""
+    """The cells of sweeps: at each of several sizes, the middle budget with each of FACTORS times its rate. `sizes`:
+    how many; they are evenly spaced and include the smallest and the largest."""
     by_size: dict[int, list[Cell]] = {}
     for one in cells:
         by_size.setdefault(one.size.parameters, []).append(one)
@@ -196,9 +200,9 @@ def swept_cells(cells: Sequence[Cell], sizes: int) -> list[tuple[Cell, ...]]:
 
 @dataclass(frozen=True)
 class RateSweep:
-    """A size and a token budget, the rates and the loss at each. `best`: the rate of the parabola's minimum within the
-    rates; `worth`: the loss at the rule's rate less that at the best one, relative to the first; `noise`: how much two
-    runs of one rate differ, relative to the loss."""
+    """The losses of a size and a token budget at several rates. `best`: the rate at the minimum of a parabola, within
+    the rates; `worth`: the loss at the rule's rate minus the loss at the best one, relative to the former; `noise`: how
+    much two runs at one rate differ, relative to the loss."""
 
     parameters: int
     tokens: int
@@ -232,7 +236,7 @@ class RateSweep:
 def rate_sweep(
     parameters: int, tokens: int, rates: Sequence[float], losses: Sequence[float], noise: float
 ) -> RateSweep:
-    """The sweep of rates that rise, the rule's in the middle; `losses`: of a run at each."""
+    """The sweep. `rates`: ascending, the rule's in the middle; `losses`: of a run at each."""
     log, values = [float(x) for x in np.log(rates)], np.asarray(losses, float)
     lowest, rule = int(values.argmin()), float(values[len(rates) // 2])
     best, least = log[lowest], float(values[lowest])
@@ -243,7 +247,7 @@ def rate_sweep(
     return RateSweep(parameters, tokens, tuple(rates), tuple(losses), float(np.exp(best)), worth, noise)
 
 
-MIN_ARMS = 3  # two recipes are in the same order at two sizes in one case of two, whatever the sizes
+MIN_ARMS = 3  # by chance, two recipes have the same order at two sizes in half of the cases
 
 
 @dataclass(frozen=True)
@@ -261,7 +265,7 @@ class GridPlan:
 
     @property
     def problem(self) -> str:
-        """Why these runs would have no result; empty if they can have one."""
+        """Why these runs would give no law; empty if they can give one."""
         sizes = np.repeat([float(one.size.parameters) for one in self.cells], self.seeds)
         tokens = np.repeat([float(one.tokens) for one in self.cells], self.seeds)
         if problem := ScalingRuns(sizes, tokens, np.ones(len(sizes))).problem:
@@ -308,7 +312,7 @@ class AgreementPlan:
         return plan(self.proxy, self.cells, [], self.seeds * len(self.compared.recipes))
 
     def time_lines(self, device: Callable[[ProxyConfig], Device]) -> Iterator[str]:
-        """The time of the runs of each size. `device`: what a proxy is trained on."""
+        """The time of the runs of each size. `device`: gives the device that a proxy is trained on."""
         runs = self.seeds * len(self.compared.recipes)
         for one in self.cells:
             proxy = scaled_proxy(self.proxy, one.size)

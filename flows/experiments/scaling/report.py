@@ -1,4 +1,4 @@
-"""Scaling laws of a recipe's runs: the law, its errors, optima of compute budgets, and forecasts."""
+"""Scaling laws of a recipe's runs: the law, its errors, optima of compute budgets, forecasts, and the page."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -31,14 +31,15 @@ from gristmill.flows.stats.law import (
     token_cost,
 )
 
-# Of a budget without fault, how often it is left out, over all that are tested.
+# Probability that a budget that follows the law is left out, over all that are tested.
 ERROR = 0.02
 
 
 @dataclass(frozen=True)
 class Plateau:
-    """Which runs follow a law. `kept`: bool (runs,). `error`: mean of loss / predicted - 1 of the longest budget that
-    is left out, under the law of the longer ones. `tested`: how many budgets had enough longer ones to be tested."""
+    """The runs that follow a law. `kept`: bool (runs,); `error`: mean of loss / predicted - 1 of the longest budget
+    that is left out, under the law of the longer ones; `tested`: the number of budgets with enough longer ones for a
+    test."""
 
     kept: np.ndarray
     error: float
@@ -77,10 +78,9 @@ LAW = ("E", "A", "alpha", "B", "beta")
 
 @dataclass(frozen=True)
 class GridRun:
-    """A finished run. `parameters`: all of them, tied ones once; `non_embedding`: those outside of
-    embedding and output projection; `flops`: of its training; `loss`: bits per byte of the judged
-    evaluation documents, `by_set`: of each set alone; `key`: of its
-    stage."""
+    """A finished run. `parameters`: all of them, tied ones once; `non_embedding`: those outside of embedding and output
+    projection; `flops`: of its training; `loss`: bits per byte of the judged evaluation documents, `by_set`: of each
+    set; `key`: of its stage."""
 
     parameters: int
     non_embedding: int
@@ -95,8 +95,8 @@ class GridRun:
 
 @dataclass(frozen=True)
 class CheckedForecast:
-    """A forecast, the key of the run it is about, the id of its MLflow run, and what came. `earlier`: it was registered
-    by an earlier command, perhaps from fewer runs."""
+    """A forecast, the key of the forecast run, the id of its MLflow run, and the result. `earlier`: whether an earlier
+    command registered it, perhaps from fewer runs."""
 
     key: str
     forecast: Forecast
@@ -107,8 +107,8 @@ class CheckedForecast:
 
 @dataclass(frozen=True, repr=False)
 class ScalingReport:
-    """A finished grid. `id`: 16 hexadecimal characters, of all that decides it; `budgets`: compute budgets whose
-    optimum is asked for, in floating-point operations; `sweeps`: of the learning rate, at some of the sizes;
+    """A finished grid. `id`: 16 hexadecimal characters of a digest of its inputs; `budgets`: compute budgets to compute
+    the optimum for, in floating-point operations; `sweeps`: of the learning rate, at some of the sizes;
     `mlflow_run`: its id, empty before it is logged; `page`: the path of its page; `stale`: why the law no longer
     holds, a sentence each."""
 
@@ -205,14 +205,14 @@ class ScalingReport:
 
     @property
     def forecast_sentence(self) -> str:
-        """How many forecasts held; empty without forecasts."""
+        """The number of correct forecasts; empty without forecasts."""
         if not self.forecasts:
             return ""
         inside = sum(one.check.inside for one in self.forecasts)
         return f"{inside} of {len(self.forecasts)} forecasts are inside their {LEVEL:.0%} interval"
 
     def forecast_rows(self) -> Iterator[dict[str, Any]]:
-        """A row for each forecast: the run, the claim, and what came."""
+        """A row for each forecast: the run, the forecast, and the result."""
         for one in self.forecasts:
             claim = one.forecast
             yield {
@@ -264,7 +264,7 @@ def scaling_runs(runs: Sequence[GridRun]) -> ScalingRuns:
     )
 
 
-_CURVES = 6  # of equal compute at most: more lie on each other
+_CURVES = 6  # of equal compute: more would overlap
 _COMPUTE = Axis("floating-point operations of training", log=True)
 _LOSS = Axis("bits per byte")
 
@@ -289,7 +289,7 @@ def scaling_page(report: ScalingReport) -> str:
 
 
 def scaling_tables(report: ScalingReport) -> Iterator[tuple[str, Table]]:
-    """A sentence and a table for what there is: forecasts, optima, and errors of the future."""
+    """A sentence and a table each for forecasts, optima, and errors of predictions, as far as there are any."""
     if report.forecasts:
         yield report.forecast_sentence, _forecasts(report)
     if report.optima:

@@ -51,8 +51,8 @@ else:
 
 @dataclass(frozen=True)
 class _Trained:
-    """What trains cells on an arm's tokens: `data` has the budget of the longest of them. With `tasks` each run is
-    scored on these, too."""
+    """Trains cells on the tokens of an arm. `data`: with the budget of the longest cell; `tasks`: to score each run
+    on."""
 
     context: RunContext
     proxy: ProxyConfig
@@ -69,8 +69,8 @@ class _Trained:
         return proxy_spec(self.context.settings, self.run(arm, one, pair), 0)
 
     def __call__(self, wanted: Sequence[tuple[str, Cell, int]]) -> list[GridRun]:
-        """Runs of an arm, a cell and a pair each; those that are finished in the home are found."""
-        # the longest first, so that no core waits for one at the end
+        """Train runs, each given by an arm, a cell and a pair; runs that are finished in the home are reused."""
+        # the longest first, so that no core is idle at the end
         order = sorted(range(len(wanted)), key=lambda index: -wanted[index][1].flops)
         results = train_proxies(self.context, [self.run(*wanted[index]) for index in order])
         by_run = {}
@@ -119,7 +119,7 @@ def scale(recipe: RecipeLike, options: ScaleOptions) -> ScalingReport:
         for line in planned.lines():
             log.info("%s", line)
         make = partial(_trained, context, {recipe.name: recipe}, small, options)
-        # of two lengths: the grid's tokens, and so its runs, do not depend on what is forecast
+        # two lengths, so that the grid's tokens, and so its runs, do not depend on the forecasts
         trained = make(longest=max(one.tokens for one in cells))
         larger = make(longest=max(one.tokens for one in targets)) if targets else trained
 
@@ -127,7 +127,7 @@ def scale(recipe: RecipeLike, options: ScaleOptions) -> ScalingReport:
         keys = [trained.spec(*one).key for one in wanted]
         judged = trained.evaluation.judged
         asked = {"budgets": str(options.budgets), "rate_sweeps": str(options.rate_sweeps)}
-        if options.forecasts:  # only then, so that laws without one keep their page
+        if options.forecasts:  # only then, so that the id of laws without forecasts is unchanged
             asked["forecasts"] = str(sorted(options.forecasts))
         identity = digest({"runs": "\n".join(sorted(keys)), "judged": "\n".join(judged)} | asked)[:16]
         params: dict[str, Any] = {"proxy": small.model_dump(mode="json"), "judged": list(judged)}
@@ -211,7 +211,7 @@ def _trained(
 
 
 def _swept(runs: Sequence[GridRun], rates: int, noise: float) -> tuple[RateSweep, ...]:
-    """The sweeps of runs that follow each other, so many rates each."""
+    """The sweeps of consecutive runs. `rates`: the number of runs in a sweep."""
     groups = [runs[start : start + rates] for start in range(0, len(runs), rates)]
     return tuple(
         rate_sweep(
@@ -228,7 +228,7 @@ def _swept(runs: Sequence[GridRun], rates: int, noise: float) -> tuple[RateSweep
 def _forecast(
     report: ScalingReport, train: _Trained, recipe: str, targets: Sequence[Cell]
 ) -> tuple[CheckedForecast, ...]:
-    """Register a forecast of each target, all of them ahead of the first training, then train and check."""
+    """Register a forecast of each target before the first training, then train and check."""
     if not targets:
         return ()
 

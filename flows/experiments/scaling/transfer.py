@@ -1,7 +1,7 @@
-"""Whether the best learning rate of a small model is that of larger ones: short runs of several sizes.
+"""Check whether the best learning rate of a small model is also the best of larger ones, with short runs.
 
-`sweep` trains each size at each rate. `coordinates` asks less: how far a few updates move what is computed inside,
-which must not depend on the size where the rate shall not.
+`sweep` trains each size at each rate. `coordinates` is a cheaper check: how far a few updates move the activations,
+which must not depend on the size if the rate does not.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _training(check: TransferOptions, rule: str, rate: float, seed: int) -> Trai
 
 
 def check_options(check: TransferOptions, rules: Sequence[str]) -> None:
-    """Raise ValueError for a block, an optimizer, a rule or a size that there is not, before anything is trained."""
+    """Raise ValueError for an unknown block, optimizer or rule, and for a size that cannot be trained."""
     blocks, optimizers = (
         get_args(settings.model_fields[name].annotation)
         for settings, name in ((ModelConfig, "block"), (TrainingConfig, "optimizer"))
@@ -97,7 +97,7 @@ class Sweep:
 
     @property
     def moved(self) -> int:
-        """By how many rates the best one differs from the base's, at most."""
+        """The largest distance, in rates, of a best rate from the base's."""
         return max(abs(each - self.best[0]) for each in self.best)
 
 
@@ -117,7 +117,7 @@ def synthetic(count: int, length: int, seed: int) -> np.ndarray:
 
 
 def _reader(check: TransferOptions) -> tuple[Callable[[int, int], np.ndarray], int]:
-    """(what gives the sequences of a step of a seed, the size of the vocabulary)."""
+    """(a function from step and seed to sequences, the size of the vocabulary)."""
     if not check.mixture:
         return lambda step, seed: synthetic(check.batch, check.seq_len + 1, 1000 * seed + step), VOCABULARY
     manifest = load_training_manifest(Path(check.mixture))
@@ -153,7 +153,7 @@ def _final_loss(check: TransferOptions, rule: str, size: Size, rate: float, seed
 
 @dataclass(frozen=True)
 class Coordinates:
-    """How far a few updates move the residual stream behind the first and the last block, and the logits, on one batch:
+    """How far a few updates move the residual stream after the first and the last block, and the logits, on one batch:
     root mean squares, float (sizes, 3), the mean over the seeds. `slopes`: of their logarithms over that of the size,
     the width where widths differ, else the layers; 0 is flat, 1 in proportion."""
 
@@ -172,7 +172,7 @@ PLACES = ("first block", "last block", "logits")
 
 
 def coordinates(check: TransferOptions, rule: str, rate: float, updates: int = 4) -> Coordinates:
-    """Look at the inside of all sizes before and after a few updates at one rate, without a warm-up."""
+    """Compare the activations of all sizes before and after a few updates at one rate, without warm-up."""
     changes = np.zeros((len(check.models), len(PLACES)))
     with processes(60) as world:
         for i, size in enumerate(check.models):

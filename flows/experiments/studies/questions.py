@@ -1,4 +1,4 @@
-"""The questions of studies: which values of which keys answer them."""
+"""The questions of studies, and the settings that are compared to answer them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from gristmill.flows.experiments.options import StudyOptions
 from gristmill.flows.recipe.proxy import ProxyConfig
 from gristmill.flows.recipe.recipe import Recipe
 
-RATE = 0.01  # runs take up only its ratio to that of the base
+RATE = 0.01  # runs only use its ratio to the base's
 MIN_STEPS = 16  # of a run with the largest batch
 FACTORS = (1, 2, 4, 8, 16, 32)
 LARGE = 8  # times the proxy's batch, at which rules for the learning rate are compared
@@ -28,7 +28,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Question:
-    """`asks`: in one sentence; `choices`: makes the arms, the base first; `axis`: the name of their numbers."""
+    """`asks`: the question; `choices`: makes the arms, the base first; `axis`: the name of their numbers."""
 
     asks: str
     choices: Callable[[Recipe, ProxyConfig, StudyOptions], list[Choice]]
@@ -45,7 +45,7 @@ def _batches(recipe: Recipe, proxy: ProxyConfig, options: StudyOptions) -> list[
 def _rate_rules(recipe: Recipe, proxy: ProxyConfig, options: StudyOptions) -> list[Choice]:
     batch = proxy.training.batch
     large = batch * LARGE
-    # runs take up only keys that differ from the base, so every arm must have another batch than it
+    # runs only use keys that differ from the base, so every arm must have a different batch
     return [
         _with_batch(f"batch {batch}", batch, 1),
         _with_batch(f"batch {large}, unchanged rate", large, 1),
@@ -89,7 +89,7 @@ def _vocabularies(recipe: Recipe, proxy: ProxyConfig, options: StudyOptions) -> 
     return [Choice(f"{size:,} tokens", (f"tokenizer.vocab_size={size}",), size) for size in sizes]
 
 
-# `resume` has no arms: see `resume.py`
+# `resume` has no arms: see `study.resumed`
 QUESTIONS: dict[str, Question] = {
     "batch": Question("From which batch on do larger ones cost tokens?", _batches, "batch, sequences"),
     "rate-rule": Question("How should the learning rate follow the batch?", _rate_rules),

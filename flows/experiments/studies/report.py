@@ -1,4 +1,4 @@
-"""The answer of a study: a row for each arm, and one sentence."""
+"""The answer of a study: a row for each arm, one sentence, and the page."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
@@ -19,9 +19,9 @@ LEVEL = 0.9  # of the printed intervals
 
 @dataclass(frozen=True)
 class ArmResult:
-    """Runs of one arm. loss: mean bits per byte of the judged documents. effect, low, high: bits per byte that the arm
-    needs fewer than the base, with its interval; None for the base. outcome: of the decision between the two. seconds:
-    mean time of a run. failure: why its runs ended, empty if they did not."""
+    """The runs of one arm. `loss`: mean bits per byte of the judged documents; `effect`, `low`, `high`: the base's bits
+    per byte minus the arm's, with its interval, None for the base; `outcome`: of the decision between the two;
+    `seconds`: mean time of a run; `failure`: why its runs failed, empty if they did not."""
 
     label: str
     x: float | None = None
@@ -145,7 +145,7 @@ def study_page(report: StudyReport) -> str:
 
 
 def effect_plot(report: StudyReport) -> Markup | None:
-    """The loss of each arm less the base's, with its interval; by the arms' numbers, if they have some. None where no
+    """The loss of each arm minus the base's, with its interval, by the numbers of the arms if they have any. None if no
     arm was compared by its loss."""
     rows = [row for row in report.rows if row.effect is not None and row.low is not None and row.high is not None]
     if not rows:

@@ -1,4 +1,8 @@
-"""The flow `study`: one question about training, answered by small models with an interval for each arm."""
+"""The flow `study`: one question about training, answered by small models with an interval for each arm.
+
+The study `resume` has no arms: does a resumed run have the weights of an uninterrupted one? The proxy is trained to the
+end, then again from the checkpoint after half of its steps, with one process and with two.
+"""
 
 import shutil
 from dataclasses import asdict, dataclass, replace
@@ -148,8 +152,8 @@ def _row(report: DecisionReport, choice: Choice) -> ArmResult:
 
 
 def _critical(report: DecisionReport, rows: list[ArmResult]) -> CriticalBatch | None:
-    """None for under three batches that were trained. `report`: a decision with a verdict, for which the base has also
-    been trained on half of the tokens."""
+    """The critical batch; None if fewer than three batches were trained. `report`: a decision with a verdict, for which
+    the base was also trained on half of the tokens."""
     trained = [row for row in rows if row.losses and row.x is not None]
     if len(trained) < 3:
         return None
@@ -185,13 +189,14 @@ _WEIGHTS = "model.safetensors"
 
 @dataclass(frozen=True)
 class _Runs:
-    """`folder`: of the runs; `base`: the settings of all but the folder."""
+    """`folder`: of the runs; `base`: their settings, apart from the folder."""
 
     folder: Path
     base: RunConfig
 
     def trained(self, name: str, processes: int, checkpoint: Path | None = None) -> Path:
-        """The folder of a run, which goes on from a checkpoint. Raises RuntimeError for a run that fails."""
+        """Train, from a checkpoint if there is one, and return the run's folder. Raises RuntimeError if the run
+        fails."""
         out = self.folder / name
         if checkpoint is not None:
             shutil.copytree(checkpoint, out / CHECKPOINTS / checkpoint.name)
@@ -208,7 +213,7 @@ class _Runs:
 
 
 def resumed(context: RunContext, recipe: Recipe, proxy: ProxyConfig, options: StudyOptions) -> StudyReport:
-    """Train, resume and compare. Raises RuntimeError for a run that fails."""
+    """Train, resume and compare. Raises RuntimeError if a run fails."""
     data = proxy_data(context, proxy, {recipe.name: recipe}, options.tokens or proxy.tokens, clean=options.clean)
     rate, rows = proxy.learning_rates[-1], list[ArmResult]()
     record = run_record(proxy, data.budget_tokens, rate, 1, 0)
@@ -233,7 +238,7 @@ def _loss(run: Path) -> float:
 
 
 def _distance(one: Path, other: Path) -> str:
-    """`the same bits`, or how far the weights are from each other, relative to their size."""
+    """`the same bits`, or the distance between the weights relative to their norm."""
     from safetensors.numpy import load_file
 
     first, second = (load_file(run / _WEIGHTS) for run in (one, other))

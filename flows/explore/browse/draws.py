@@ -121,7 +121,7 @@ class Found:
 def search(opened: Opened, expression: str, n: int, seed: int, begin: int = 0, everything: bool = False) -> Found:
     """Look for documents in shards from number `begin` on, until some match and 200,000 were read.
 
-    `everything`: not those that are kept alone, but all that were extracted, with the column `kept`; what was not
+    `everything`: all documents that were extracted, not only those that are kept, with the column `kept`; what was not
     measured of a document is null. Holds of a shard the measured columns that the expression reads, and a row group of
     the others. Raises ExpressionError for an expression that is none, or that names a column that there is not.
     """

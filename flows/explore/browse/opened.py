@@ -117,7 +117,7 @@ class Opened:
 
 
 def open_recipe(recipe: Any, settings: MachineSettings | None = None) -> Opened:
-    """A recipe's finished corpus. Raises NotFinishedError, which names the remedy."""
+    """A recipe's finished corpus. Raises NotFinishedError with the fix."""
     return Opened(recipe, finished(recipe, settings))
 
 

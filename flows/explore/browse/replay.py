@@ -55,7 +55,7 @@ class Moved:
 
 @dataclass(frozen=True)
 class Replayed:
-    """The funnel beside the recorded one, and the documents that enter and leave behind the replayed steps."""
+    """The funnel beside the recorded one, and the documents that enter and leave after the replayed steps."""
 
     changes: dict[str, Any]
     rows: list[ComparedStep]
@@ -77,7 +77,7 @@ class Replays:
         self._one, self.newest = threading.Lock(), 0
 
     def replay(self, changes: dict[str, Any], seed: int) -> Replayed:
-        """Decide anew, a shard at a time for each core. Raises SupersededError; else as `whatif` does."""
+        """Decide again, a shard at a time for each core. Raises SupersededError; else as `whatif` does."""
         self.newest += 1
         number = self.newest
         with self._one:
@@ -104,7 +104,7 @@ class _Watched(Replay):
 
 def replayed(opened: Opened, changes: dict[str, Any], seed: int, check: Callable[[], None] = lambda: None) -> Replayed:
     """As `gristmill decide whatif` has it, with the documents that enter and leave. Holds for each core the columns of
-    a shard that the decisions read. `check` is called ahead of each shard, and may end it by an error."""
+    a shard that the decisions read. `check` is called before each shard, and may end it by an error."""
     plain = whatif(opened.recipe, changes, opened.settings)
     enter, leave, lock = Moved(), Moved(), threading.Lock()
 
@@ -131,7 +131,7 @@ def _shown(opened: Opened, replay: Replay, shard: int, id_: str) -> DrawnDocumen
 
 
 def thresholds(step: Any) -> list[Threshold]:
-    """The settings of a step that can be replayed and are a number, a text or nothing; those of rules first, and behind
+    """The settings of a step that can be replayed and are a number, a text or nothing; those of rules first, and after
     each those that single languages have in its place."""
     found = []
     for name in thresholds_of(step):

@@ -93,9 +93,9 @@ class StepPrecision:
 
 
 def cast(opened: Opened, stage: str, shard: int, id_: str, vote: str, drawn: bool) -> Vote | None:
-    """Keep a vote on a document in place of an earlier one; an empty `vote` removes it. A document that was once drawn
-    stays so. Raises LookupError for one on which `stage` has not decided so, or that was taken down; ValueError for a
-    vote that is none."""
+    """Record a vote on a document, replacing an earlier one; an empty `vote` removes it. A document that was once drawn
+    counts as drawn. Raises LookupError for one on which `stage` has not decided so, or that was taken down; ValueError
+    for a vote that is none."""
     step, rule = _decision(opened, stage, shard, id_)
     path = _path(opened, stage, id_)
     if not vote:
@@ -208,7 +208,7 @@ def _votes(opened: Opened, stage: str) -> list[Vote]:
 
 
 def _read(path: str) -> Vote | None:
-    """Raises ValueError for a file that is none of ours, and for one that is in the place of another."""
+    """Raises ValueError for a file that Gristmill did not write, and for one under the name of another vote."""
     if not files.exists(path):
         return None
     data = files.read_bytes(path)

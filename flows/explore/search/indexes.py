@@ -1,4 +1,7 @@
-"""The indexes of a recipe, built where they are missing, and searches by recipe: what Python users call."""
+"""Searches in the texts of a recipe, for Python users and commands: phrases, words and regular expressions.
+
+Indexes of phrases and of words are built if they are missing. A regular expression needs no index: all texts are read.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,7 +31,7 @@ else:
     index_flow = wrapt.lazy_import("gristmill.flows.explore.search.index")
 
 R = TypeVar("R")
-# Given a function that builds an index, it calls that.
+# Calls the function that builds an index.
 Make = Callable[[Callable[[], Any]], Any]
 _CONTEXT = 200  # characters on either side of a match that is shown
 
@@ -100,10 +103,8 @@ def _index(recipe: Any) -> PhraseIndex:
 
 
 def _find_or_build(look: Callable[[], R | None], make: Make, run: Callable[[], Any], packages: Iterable[str]) -> R:
-    """What `look` returns, after `make(run)` if that is None.
-
-    Raises MissingExtraError if one of the distributions that build it is missing.
-    """
+    """What `look` returns, after `make(run)` if that is None. Raises MissingExtraError if a distribution that builds
+    the index is missing."""
     result = look()
     if result is None:
         extras.require_all("building this index", packages)
@@ -114,11 +115,11 @@ def _find_or_build(look: Callable[[], R | None], make: Make, run: Callable[[], A
 
 
 def find_expression(recipe: Recipe, expression: str, n: int, settings: MachineSettings | None = None) -> PhraseMatches:
-    """The matches of an expression of RE2 (https://github.com/google/re2/wiki/Syntax) in the curated texts, those of a
-    document apart from each other. `n`: how many documents are shown.
+    """The matches of a regular expression of RE2 (https://github.com/google/re2/wiki/Syntax) in the curated texts,
+    without overlaps. `n`: how many documents are shown.
 
-    Reads every text, in a time that is linear in its length. Raises ValueError for what is no such expression. Holds
-    the texts of a row group for each thread.
+    Reads all texts, in time linear in their length. Holds the texts of a row group per thread. Raises ValueError for an
+    invalid expression.
     """
     try:
         pc.match_substring_regex(pa.array(["text"]), expression)

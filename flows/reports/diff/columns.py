@@ -1,4 +1,4 @@
-"""Columns that both sides have, and how their values are distributed over the documents that each keeps."""
+"""How the documents that each side keeps are distributed: by the values of columns, by source and by host."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from gristmill.tasks.documents.expressions import DERIVED_SQL
 from gristmill.tasks.documents.selection import gather
 
 _MAX_VALUES = 10  # values shown of either side
-# What is of one document alone; texts are compared by themselves, URLs by their hosts.
+# Columns with a different value for each document. Texts are compared separately, URLs by their hosts.
 _ONES_OWN = {
     *("id", "url", "date", "ip", "file", "offset", "length", "record_id", "digest"),
     *("title", "canonical_url", "published", "text"),
@@ -49,7 +49,7 @@ class ValueColumn:
 @dataclass(frozen=True)
 class Columns:
     """`numbers`, `values`: columns that are distributed otherwise; `same`: the names of those that are not; `only_a`,
-    `only_b`: names of columns that one side alone has."""
+    `only_b`: names of columns that only one side has."""
 
     numbers: list[NumberColumn]
     values: list[ValueColumn]

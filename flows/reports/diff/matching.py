@@ -1,4 +1,4 @@
-"""Which documents of two sides are the same, which one side has alone, and why the other does not have them.
+"""The sides of a comparison, and which documents both have, only one has, and why the other does not have them.
 
 Documents are matched by id. An id is a hash of source, file, place and record: where a source has another name, or a
 file is in another folder, ids differ; the others are matched by URL and record id, each once, in the order of rows.
@@ -160,7 +160,7 @@ from pairs
 
 @dataclass(frozen=True)
 class Alone:
-    """Documents that one side keeps alone, for one reason: the step and rule that dropped them on the other side.
+    """Documents that only one side keeps, for one reason: the step and rule that dropped them on the other side.
 
     `examples`: id and URL of some, drawn by a hash of the ids.
     """
@@ -173,7 +173,7 @@ class Alone:
 
 @dataclass(frozen=True)
 class Matched:
-    """`alone_a`, `alone_b`: documents that one side keeps alone, by reason, most first; `by_url`: of those that both
+    """`alone_a`, `alone_b`: documents that only one side keeps, by reason, most first; `by_url`: of those that both
     keep, the ones with different ids; `changed`: those with another text, with their characters on both sides; `drawn`:
     up to DRAWN of them, drawn by a hash of the ids."""
 

@@ -178,7 +178,7 @@ class Run:
 
     @property
     def funnel(self) -> "DataFrame":
-        """The funnel as a data frame; `tokens` are those behind a step, estimated from characters."""
+        """The funnel as a data frame; `tokens` are those after a step, estimated from characters."""
         return frames.funnel(self.steps, self.estimated_tokens)
 
     @property
@@ -194,7 +194,7 @@ class Run:
     @property
     def scores(self) -> Rows:
         """All documents that were extracted: `id`, `source`, whether it is `kept`, and the signals and scores of the
-        recipe's steps, null where a document was dropped ahead of the step.
+        recipe's steps, null where a document was dropped before the step.
 
         >>> run.scores.to_pandas(["kept", "gopher_quality_words"]).groupby("kept").max()
                gopher_quality_words
@@ -294,7 +294,7 @@ class Run:
     def whatif(self, changes: Mapping[str, Any]) -> "DataFrame":
         """The funnel under other thresholds, `{"step.setting": value}`, by the stored signals, beside the run's own.
 
-        `documents_out` is the run's; `whatif` is what it would have been, `<NA>` behind the changed step where other
+        `documents_out` is the run's; `whatif` is what it would have been, `<NA>` after the changed step where other
         documents would arrive at steps that look at all of them together. `rules`: of a changed step the documents that
         each rule drops, in the run and then. Raises ValueError for what is no threshold, NotFinishedError.
 
@@ -405,7 +405,7 @@ class Run:
 
     @property
     def characters_per_token(self) -> float | None:
-        """Of the documents behind the last row of the funnel: characters over this are an estimate of tokens."""
+        """Of the documents after the last row of the funnel: characters over this are an estimate of tokens."""
         characters = self.steps[-1].characters_out
         assert characters is not None, "the corpus has texts after its last step"
         return characters / self.tokens if self.tokens else None

@@ -112,9 +112,8 @@ class Judged:
 
 
 def judged(corpus: Corpus) -> dict[str, list[Judged]]:
-    """The rules with a threshold, by step, in the order of the steps and of the rules: of document steps behind the
-    extraction, and of learned filters. What decides while documents are made, or compares documents, stores no signal.
-    """
+    """The rules with a threshold, by step and in order, of learned filters and of document steps after the extraction.
+    Steps that decide during the extraction, or compare documents, store no signal."""
     found: dict[str, list[Judged]] = {}
     for stage in corpus.stages:
         if (decisions := decisions_of(stage)) is not None:
@@ -128,7 +127,7 @@ def judged(corpus: Corpus) -> dict[str, list[Judged]]:
 
 
 def _thresholds(step: str, rules: Sequence[Decision]) -> list[Judged]:
-    """Those on one signal: an expression is shown by what it drops alone."""
+    """The rules on one signal; of an expression, pages show only what it drops."""
     return [Judged(step, rule) for rule in rules if not isinstance(rule, Clause) and _binds(rule)]
 
 

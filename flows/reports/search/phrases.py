@@ -1,4 +1,4 @@
-"""Where a phrase is in a corpus: how often, in which documents, and what became of them."""
+"""Find a phrase in a corpus: how often it occurs, and in which kept and dropped documents."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -224,7 +224,7 @@ def trace(index: PhraseIndex, text: str, spans: int = 10, n: int = 3, words: int
         whole = np.flatnonzero((reached > before) & (reached - first_words >= words)).tolist()
         phrases = [data[begins[first] : ends[reached[first] - 1]] for first in whole]
         tallies = tallied(index, workers, phrases, n, dropped=False)
-    characters = np.cumsum([0, *((byte & 0xC0) != 0x80 for byte in data)])  # code points ahead of each byte
+    characters = np.cumsum([0, *((byte & 0xC0) != 0x80 for byte in data)])  # code points before each byte
     covered = np.zeros(len(begins), bool)
     for first in whole:
         covered[first : reached[first]] = True

@@ -28,14 +28,14 @@ from gristmill.tasks.url.step import Url
 
 
 class ExactDeduplication(Settings):
-    """`partitions`: as the settings have them, or by how many documents there are."""
+    """`partitions`: as in the settings, or by the number of documents."""
 
     settings: SerializeAsAny[Exact]
     partitions: int
 
 
 def url_duplicates(context: RunContext, recipe: Recipe, corpus: Corpus, step: UrlDedup) -> Corpus:
-    """One document of each URL, in the canonical form of the recipe's step `url` unless the step has its own."""
+    """The corpus with one document per URL, in the canonical form of the recipe's step `url` or of this step."""
     if step.canonical is None:
         canonical = next((other.canonical for other in recipe.steps if isinstance(other, Url)), Canonical())
         step = step.model_copy(update={"canonical": canonical})
@@ -88,10 +88,8 @@ class PassageDeduplication(Settings):
 
 
 def passage_dedup(context: RunContext, _: Recipe, corpus: Corpus, step: passages.Passages) -> Corpus:
-    """The corpus of the documents without repeated passages, in a stage with the step's name.
-
-    Signals that were measured before it stay those of the texts that it found.
-    """
+    """The corpus without repeated passages, in a stage with the step's name. Signals that were measured before are not
+    measured again."""
     spec = StageSpec(
         name=step.step,
         version=1,
@@ -142,7 +140,7 @@ class SubstringDedupPlaces:
 
 
 def substring_dedup(context: RunContext, _: Recipe, corpus: Corpus, step: SubstringDedup) -> Corpus:
-    """The corpus without duplicated spans, or without the documents of which they are too large a part."""
+    """The corpus without duplicated spans, or without the documents that consist of them to a large part."""
     spans = substring_spans(context, corpus, step)
     shards = KeyRanges(spans.result["ranges"], len(corpus.sources), each=substrings.NODES)
     spec = StageSpec(
@@ -167,7 +165,7 @@ def _decide(phases: PhaseRunner, record: SpanCutting, places: SubstringDedupPlac
 
 
 def substring_spans(context: RunContext, corpus: Corpus, step: SubstringDedup) -> StageResult:
-    """The duplicated spans of the documents, by ranges of shards."""
+    """The stage with the duplicated spans of the documents, by ranges of shards."""
     spec = StageSpec(
         name="substring_spans",
         version=1,
@@ -224,10 +222,8 @@ class HostLineCutting(Settings):
 
 
 def host_lines(context: RunContext, _: Recipe, corpus: Corpus, step: host_line_jobs.HostLines) -> Corpus:
-    """The corpus of the documents without the lines that are on many pages of their host.
-
-    Signals that were measured before it stay those of the texts that it found.
-    """
+    """The corpus without the lines that are on many pages of their host. Signals that were measured before are not
+    measured again."""
     spec = StageSpec(
         name=step.step,
         version=1,
