@@ -18,7 +18,15 @@ from typing import Any
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.recipe.rewritten import recipe_of
-from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, NothingLeftError, dropped, pinned, work_of_steps
+from gristmill.flows.stages.corpus import (
+    Corpus,
+    CorpusAndStage,
+    CorpusPlaces,
+    NothingLeftError,
+    dropped,
+    pinned,
+    work_of_steps,
+)
 from gristmill.flows.stages.removal import AllowedCorpus
 from gristmill.flows.stages.signals import RuleDecisions, exempt_of
 from gristmill.storage import checked_json, files, layout
@@ -219,14 +227,6 @@ def _annotate(phases: PhaseRunner, record: AnnotationRecord, places: AskingPlace
     return {"annotated": annotated, "problems": dict(sorted(problems.items())), "answers": bill}
 
 
-@dataclass(frozen=True)
-class AnnotationCutPlaces:
-    """`annotations`: the folder of the parts with the columns."""
-
-    corpus: CorpusPlaces
-    annotations: str
-
-
 def annotation_cut(context: RunContext, corpus: Corpus, step: Annotate, annotated: StageResult) -> StageResult:
     """The stage that drops documents without a valid answer. `annotated`: the stage with the columns."""
     spec = StageSpec(
@@ -235,19 +235,16 @@ def annotation_cut(context: RunContext, corpus: Corpus, step: Annotate, annotate
         body=_cut,
         record=RuleDecisions(decisions=((step.step, step.decisions()),), exempt=exempt_of((step,), corpus.sources)),
         inputs=corpus.inputs(annotated),
-        places=AnnotationCutPlaces(corpus.places, annotated.folder),
+        places=CorpusAndStage(corpus.places, annotated.folder),
         work=work_of_steps((step,)),
     )
     return context.build(spec)
 
 
-def _cut(phases: PhaseRunner, record: RuleDecisions, places: AnnotationCutPlaces) -> dict:
+def _cut(phases: PhaseRunner, record: RuleDecisions, places: CorpusAndStage) -> dict:
     """Drop documents without a valid answer."""
     corpus = places.corpus
-    jobs = Each(
-        corpus.shards(),
-        lambda i: {"kept": corpus.kept[i], "signals": (layout.part(places.annotations, i),)},
-    )
+    jobs = Each(corpus.shards(), lambda i: {"kept": corpus.kept[i], "signals": (layout.part(places.stage, i),)})
     phases.map("decide", decide_shard, jobs, common={"decisions": record.decisions})
     return {}
 

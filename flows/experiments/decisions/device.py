@@ -59,12 +59,12 @@ RATES = 2  # the version of what is stored of a machine; 2: the start, and the r
 
 @dataclass(frozen=True)
 class Device:
-    """`said`: a description with the source of the rate; `flops`: floating-point operations a second that one process
+    """`description`: with the source of the rate; `flops`: floating-point operations a second that one process
     trains with; `at_once`: runs of the proxy at the same time; `count`: devices that are paid for, at `price` an hour
     each, 0 for not known; `bound`: the rate is one that training does not reach; `start`: seconds of a run besides its
     steps and its evaluation; `evaluated`: tokens a second of an evaluation, 0: not known."""
 
-    said: str
+    description: str
     flops: float
     at_once: int
     count: int = 1
@@ -105,7 +105,7 @@ def time_sentence(device: Device, groups: Sequence[tuple[ProxyConfig, int, int]]
     least = "at least " if device.bound else ""
     price = f", for {least}{money:,.2f}" if device.price else ""
     whole = f"{device.at_once} at once, {least}{duration(3600 * hours)}{price}"
-    return f"{whole} ({device.said}), without the corpora and tokens"
+    return f"{whole} ({device.description}), without the corpora and tokens"
 
 
 def run_flops(proxy: ProxyConfig, tokens: int) -> float:

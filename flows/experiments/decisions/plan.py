@@ -311,7 +311,7 @@ class Plan:
         return (
             f"{self.device.at_once} at once, {least}{duration(time.run)} each, of which "
             f"{duration(time.besides)} are start, evaluation and end "
-            f"({run_flops(costliest, self.tokens):.2e} floating-point operations; {self.device.said}), so "
+            f"({run_flops(costliest, self.tokens):.2e} floating-point operations; {self.device.description}), so "
             f"{least}{low} to {high}{money} ({least}{duration(3600 * mean)} on average without an effect), without the "
             "corpora of the candidates"
         )

@@ -252,9 +252,10 @@ class DecisionReport:
         first."""
         order = {"better": 0, "worse": 1}
         ranked = sorted(self.verdicts, key=lambda v: (order.get(v.outcome, 2), -abs(v.effect or 0.0)))
-        said = [_short(verdict) for verdict in ranked[:MOST_SHORT]]
-        more = len(ranked) - len(said)
-        return _joined(f"{self.base}: {'; '.join(said)}{f'; {more} more' if more else ''}", self.decision.conditions)
+        verdicts = [_short(verdict) for verdict in ranked[:MOST_SHORT]]
+        more = len(ranked) - len(verdicts)
+        listed = "; ".join([*verdicts, *([f"{more} more"] if more else [])])
+        return _joined(f"{self.base}: {listed}", self.decision.conditions)
 
     @property
     def table(self) -> "DataFrame":
@@ -370,16 +371,16 @@ def _set_effect(
 
 
 def _short(verdict: Verdict) -> str:
-    said = f"{verdict.candidate} is {verdict.outcome}"
+    sentence = f"{verdict.candidate} is {verdict.outcome}"
     if verdict.outcome not in ("better", "worse"):
-        said = f"{verdict.candidate}: {verdict.outcome}"
+        sentence = f"{verdict.candidate}: {verdict.outcome}"
     if verdict.effect is None:
-        return said
-    return f"{said}, {verdict.effect:+.4f} ({verdict.low:+.4f} to {verdict.high:+.4f})"
+        return sentence
+    return f"{sentence}, {verdict.effect:+.4f} ({verdict.low:+.4f} to {verdict.high:+.4f})"
 
 
-def _joined(said: str, conditions: Conditions | None) -> str:
-    return said if conditions is None else f"{said}, {conditions}"
+def _joined(sentence: str, conditions: Conditions | None) -> str:
+    return sentence if conditions is None else f"{sentence}, {conditions}"
 
 
 def _negative(value: float | None) -> float | None:

@@ -188,20 +188,20 @@ class ScalingReport:
     @property
     def remarks(self) -> list[str]:
         """Which runs were left out and why, what was not tested, and what the learning rate is worth."""
-        said = []
+        sentences = []
         if out := [run for run in self.runs if run not in self.fitted]:
             budgets = sorted({run.tokens for run in out})
-            said.append(
+            sentences.append(
                 f"{len(out)} runs of {', '.join(f'{budget:,}' for budget in budgets)} tokens are excluded: "
                 f"runs of {budgets[-1]:,} tokens deviate by {self.plateau.error:+.1%} from the law of the "
                 "longer runs, as is typical of runs that end on the plateau of token frequencies"
             )
         if not self.plateau.tested:
-            said.append(
+            sentences.append(
                 "whether the shortest runs follow a law was not tested: this requires four token budgets or "
                 "more, with seven runs in the three longest"
             )
-        return said + [sweep.sentence for sweep in self.sweeps]
+        return sentences + [sweep.sentence for sweep in self.sweeps]
 
     @property
     def forecast_sentence(self) -> str:

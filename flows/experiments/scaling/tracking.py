@@ -62,10 +62,10 @@ def finish(run: ParentRun, report: ScalingReport) -> str:
 
 def description(report: ScalingReport) -> str:
     """The law, what leaving the future out says of it, optima and forecasts, as Markdown."""
-    said = [f"**{report.sentence}.**", "\n".join(f"- {remark}" for remark in report.remarks)]
+    parts = [f"**{report.sentence}.**", "\n".join(f"- {remark}" for remark in report.remarks)]
     for sentence, table in scaling_tables(report):
-        said += [f"**{sentence}.**" * bool(sentence), table.markdown()]
-    return "\n\n".join(part for part in said if part)
+        parts += [f"**{sentence}.**" * bool(sentence), table.markdown()]
+    return "\n\n".join(part for part in parts if part)
 
 
 def write_artifacts(folder: Path, report: ScalingReport) -> None:

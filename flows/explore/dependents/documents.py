@@ -195,11 +195,11 @@ def likeness(index: Given, texts: pa.ChunkedArray) -> pa.ChunkedArray:
     """For each text how like it is one of the index, as `like, .95` or `contains it, .88`; null below THRESHOLD."""
     least = np.full(len(index.sizes), MIN_SHINGLES)
     best = likest(index, texts, THRESHOLD, least)
-    said = [
+    entries = [
         None if at < 0 else f"{'like' if like else 'contains'} it, {value:.2f}"
         for at, value, like in zip(best.given.tolist(), best.value.tolist(), best.like.tolist(), strict=True)
     ]
-    return pa.chunked_array([said], pa.string())
+    return pa.chunked_array([entries], pa.string())
 
 
 @dataclass(frozen=True)

@@ -273,9 +273,9 @@ def marked(page: str, reasons: Sequence[str]) -> str:
     plain = _NOTE.sub("", page)
     if not reasons or _HEADING not in plain:
         return plain
-    said = "".join(f"<p><strong>Stale:</strong> {escape(reason)}.</p>" for reason in reasons)
+    note = "".join(f"<p><strong>Stale:</strong> {escape(reason)}.</p>" for reason in reasons)
     head, heading, body = plain.partition(_HEADING)
-    return f"{head}{heading}{_BEGIN}{said}{_END}{body}"
+    return f"{head}{heading}{_BEGIN}{note}{_END}{body}"
 
 
 def mark_pages(staleness: Staleness) -> tuple[list[str], list[str]]:

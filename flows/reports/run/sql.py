@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     import duckdb
     from duckdb import func as functions
 
-    from gristmill.flows.machine.settings import MachineSettings
-    from gristmill.flows.stages.model import Trained
     from gristmill.tasks.documents import isolated_duckdb
 else:
     duckdb = wrapt.lazy_import("duckdb")
@@ -72,8 +70,8 @@ def views(
     data: Data | None,
     stages: Sequence[StageResult],
     funnel: Sequence[FunnelRow],
-    trained: "Trained | None" = None,
-    settings: "MachineSettings | None" = None,
+    trained: Trained | None = None,
+    settings: MachineSettings | None = None,
 ) -> dict[str, View]:
     """The tables that a run has, by name. A run without near-duplicates has no `clusters`, one without token shards no
     `tokens`, one without a finished training no `training`. `stages`: those that the documents went through; `funnel`:
@@ -289,49 +287,24 @@ _TRAINING = pa.schema(
 )
 
 
-@dataclass(frozen=True)
-class SourceRead:
-    """`samples`: sequences of a source that the final weights learned from; `windows`: those that an epoch has;
-    `first_step`, `last_step`: that read some, None if none did."""
-
-    source: str
-    tokens: int
-    samples: int
-    windows: int
-    first_step: int | None
-    last_step: int | None
-
-
 def training_rows(settings: MachineSettings, data: Data, trained: Trained) -> Rows:
     """A row for each source of the mixture."""
-    seq_len = trained.model.manifest["record"]["model"]["seq_len"]
 
     def read(_: int, names: Sequence[str]) -> Iterator[pa.Table]:
-        sources = read_by_source(settings, data, trained)
-        total = sum(one.samples for one in sources)
-        table: list[dict[str, Any]] = [
-            {
-                "source": one.source,
-                "tokens": one.tokens,
-                "share": one.samples / total if total else 0.0,
-                "samples": one.samples,
-                "tokens_read": one.samples * seq_len,
-                "epochs": one.samples / one.windows if one.windows else 0.0,
-                "first_step": one.first_step,
-                "last_step": one.last_step,
-            }
-            for one in sources
-        ]
-        yield pa.Table.from_pylist(table, _TRAINING).select(names)
+        yield pa.Table.from_pylist(_read_by_source(settings, data, trained), _TRAINING).select(names)
 
     path = files.join(data.mixture.folder, "mixture.json")
     key = layout.digest_of(["training", data.mixture.contents, trained.model.contents])
     return Rows(_TRAINING, (path,), read, key)
 
 
-def read_by_source(settings: MachineSettings, data: Data, trained: Trained) -> list[SourceRead]:
-    """What the final weights learned from, in the mixture's order, without the batches that the guard left out. Of a
-    branch that goes on in the data of its trunk, what the trunk read of them is included."""
+def _read_by_source(settings: MachineSettings, data: Data, trained: Trained) -> list[dict[str, Any]]:
+    """The rows of `_TRAINING`, in the mixture's order: what the final weights learned from. It is not recorded, but
+    follows from shares, steps and the guard's events.
+
+    Batches that the guard left out do not count. For a branch that continues in the data of its trunk, what the trunk
+    read of them counts, too.
+    """
     record = trained.model.manifest["record"]
     training, seq_len = TrainingConfig.model_validate(record["training"]), record["model"]["seq_len"]
     manifest = TrainingManifest.model_validate(checked_json.read(files.join(data.mixture.folder, "mixture.json")))
@@ -364,15 +337,26 @@ def read_by_source(settings: MachineSettings, data: Data, trained: Trained) -> l
             samples = [n - (b - a) for n, a, b in zip(samples, drawn(first), drawn(stop), strict=True)]
         return samples
 
-    found = []
-    for number, (count, of_epoch) in enumerate(zip(learned(training.steps), windows, strict=True)):
-        source = manifest.sources[number]
+    table = []
+    counts = learned(training.steps)
+    for number, (source, samples, in_epoch) in enumerate(zip(manifest.sources, counts, windows, strict=True)):
         first, last = (
-            bisect_left(range(training.steps + 1), least, key=lambda steps: learned(steps)[number]) if count else None
-            for least in (1, count)
+            bisect_left(range(training.steps + 1), least, key=lambda steps: learned(steps)[number]) if samples else None
+            for least in (1, samples)
         )
-        found.append(SourceRead(source.name, source.tokens, count, of_epoch, first, last))
-    return found
+        table.append(
+            {
+                "source": source.name,
+                "tokens": source.tokens,
+                "share": samples / sum(counts) if samples else 0.0,
+                "samples": samples,
+                "tokens_read": samples * seq_len,
+                "epochs": samples / in_epoch if in_epoch else 0.0,
+                "first_step": first,
+                "last_step": last,
+            }
+        )
+    return table
 
 
 def _merged(windows: Sequence[tuple[int, int]], end: int) -> list[tuple[int, int]]:

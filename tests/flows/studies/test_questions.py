@@ -8,8 +8,8 @@ from lxml import html
 from gristmill.flows.cli.scaling import QuestionName
 from gristmill.flows.experiments.decisions.arm_settings import arm_settings
 from gristmill.flows.experiments.options import StudyOptions
-from gristmill.flows.experiments.studies.questions import QUESTIONS, RESUME
 from gristmill.flows.experiments.studies.report import ArmResult, StudyReport, effect_plot, study_page
+from gristmill.flows.experiments.studies.study import QUESTIONS, RESUME
 from gristmill.flows.recipe import variants
 from gristmill.flows.recipe.proxy import load_proxy
 from gristmill.flows.recipe.recipe import load
