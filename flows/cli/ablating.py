@@ -12,7 +12,7 @@ from gristmill.flows.cli.in_flow import in_flow, recipe_to_run, warn_of_unread_u
 from gristmill.flows.cli.options import with_options
 from gristmill.flows.cli.results import decision_parts
 from gristmill.flows.cli.terminal import print_result, print_texts
-from gristmill.flows.experiments.decisions.options import DecisionOptions, OtherDevice
+from gristmill.flows.experiments.options import DecisionOptions, OtherDevice
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.check import before_run
 from gristmill.flows.recipe.given_files import tokenizer_at, vocabulary

@@ -24,10 +24,9 @@ if TYPE_CHECKING:
     from gristmill.flows.recipe import variants
     from gristmill.flows.reports.diff import difference as differences
     from gristmill.flows.reports.diff import targets
-    from gristmill.flows.reports.diff.columns import Columns
+    from gristmill.flows.reports.diff.columns import Columns, Groups
     from gristmill.flows.reports.diff.difference import Difference
     from gristmill.flows.reports.diff.matching import Alone
-    from gristmill.flows.reports.diff.shares import Groups
 else:
     recipes = wrapt.lazy_import("gristmill.flows.recipe.recipe")
     variants = wrapt.lazy_import("gristmill.flows.recipe.variants")

@@ -16,7 +16,7 @@ from gristmill.flows.cli.in_flow import recipe_to_run
 from gristmill.flows.cli.options import with_options
 from gristmill.flows.cli.running import run_flow
 from gristmill.flows.cli.terminal import console, print_result, print_texts
-from gristmill.flows.experiments.models.options import ImportRequest
+from gristmill.flows.experiments.options import ImportRequest
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.columns import check_export
 from gristmill.flows.recipe.recipe import load

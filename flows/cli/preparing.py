@@ -11,7 +11,7 @@ from gristmill.flows.cli.app import FinishedRecipe, Json, RecipeArgument
 from gristmill.flows.cli.options import with_options
 from gristmill.flows.cli.results import capacity_lines
 from gristmill.flows.cli.terminal import json_text, print_result, print_texts
-from gristmill.flows.experiments.planning.options import CrawlOptions, PlanOptions
+from gristmill.flows.experiments.options import CrawlOptions, PlanOptions
 from gristmill.flows.machine.runs import runs_of
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.machine.wrong_values import listed

@@ -13,7 +13,7 @@ from gristmill.flows.machine.runs import runs_of
 from gristmill.flows.machine.settings import DEFAULT_HOME, MachineSettings
 from gristmill.flows.recipe.recipe import argument_of
 from gristmill.flows.reports import funnel
-from gristmill.flows.reports.dependents import marks
+from gristmill.flows.reports.dependents.retractions import stale_lines
 from gristmill.flows.reports.tables import Table, listed
 from gristmill.storage import files, layout
 from gristmill.storage.printable import redact_url
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from gristmill.flows.experiments.decisions import page as decision_page
     from gristmill.flows.experiments.decisions.report import DecisionReport
     from gristmill.flows.experiments.planning.capacity import Capacity
-    from gristmill.flows.experiments.scaling import page as scaling_page
+    from gristmill.flows.experiments.scaling import report as scaling_report
     from gristmill.flows.experiments.scaling import transfer
     from gristmill.flows.experiments.scaling.report import ScalingReport
     from gristmill.flows.experiments.scaling.transfer import Coordinates, Sweep
     from gristmill.flows.reports import recorded
-    from gristmill.flows.reports.run import Run, extraction, source_losses
+    from gristmill.flows.reports.run import Run, source_losses
     from gristmill.flows.run import server
     from gristmill.flows.stages import group_losses, removal
     from gristmill.tasks.dedup import takedowns
@@ -35,10 +35,9 @@ if TYPE_CHECKING:
     from gristmill.tasks.engine.make import StageResult
 else:
     decision_page = wrapt.lazy_import("gristmill.flows.experiments.decisions.page")
-    scaling_page = wrapt.lazy_import("gristmill.flows.experiments.scaling.page")
     group_losses = wrapt.lazy_import("gristmill.flows.stages.group_losses")
     recorded = wrapt.lazy_import("gristmill.flows.reports.recorded")
-    extraction = wrapt.lazy_import("gristmill.flows.reports.run.extraction")
+    scaling_report = wrapt.lazy_import("gristmill.flows.experiments.scaling.report")
     source_losses = wrapt.lazy_import("gristmill.flows.reports.run.source_losses")
     removal = wrapt.lazy_import("gristmill.flows.stages.removal")
     takedowns = wrapt.lazy_import("gristmill.tasks.dedup.takedowns")
@@ -62,7 +61,7 @@ def run_parts(report: "Run", recipe: str, settings: Sequence[str] = ()) -> Itera
     if report.relabeled:
         yield relabeled_line(report.relabeled)
     yield from report.date_lines
-    yield from extraction.damage_lines(report.corpus)
+    yield from funnel.damage_lines(report.corpus)
     if report.empty_files:
         yield f"files without records, up to 3 of each source: {', '.join(report.empty_files)}"
     if report.engines:
@@ -256,7 +255,7 @@ def run_pages(settings: MachineSettings, trained: bool = True) -> Iterator[str]:
 
 def decision_parts(report: "DecisionReport", settings: MachineSettings) -> Iterator[RenderableType | Table]:
     """Yield the verdicts, their tables, the worth of each step, and the pages of the runs."""
-    yield from marks.lines(report.stale)
+    yield from stale_lines(report.stale)
     yield from report.sentences
     if report.tasks_note:
         yield report.tasks_note
@@ -267,9 +266,9 @@ def decision_parts(report: "DecisionReport", settings: MachineSettings) -> Itera
 
 def scaling_parts(report: "ScalingReport") -> Iterator[RenderableType | Table]:
     """Yield the law, then its tables."""
-    yield from marks.lines(report.stale)
+    yield from stale_lines(report.stale)
     yield from (report.sentence, *report.remarks)
-    for sentence, table in scaling_page.tables(report):
+    for sentence, table in scaling_report.scaling_tables(report):
         yield table
         if sentence:
             yield sentence

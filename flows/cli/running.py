@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gristmill.flows import demo as harvesting
     from gristmill.flows import pipeline
     from gristmill.flows.cli import ablating
-    from gristmill.flows.experiments.decisions import options as decision_options
+    from gristmill.flows.experiments import options as experiment_options
     from gristmill.flows.machine import remaking, runs
     from gristmill.flows.recipe.recipe import Recipe
     from gristmill.flows.reports import recorded
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 else:
     harvesting = wrapt.lazy_import("gristmill.flows.demo")
     ablating = wrapt.lazy_import("gristmill.flows.cli.ablating")
-    decision_options = wrapt.lazy_import("gristmill.flows.experiments.decisions.options")
+    experiment_options = wrapt.lazy_import("gristmill.flows.experiments.options")
     remaking = wrapt.lazy_import("gristmill.flows.machine.remaking")
     pipeline = wrapt.lazy_import("gristmill.flows.pipeline")
     recorded = wrapt.lazy_import("gristmill.flows.reports.recorded")
@@ -79,7 +79,7 @@ def demo(
         return
     _run("pipeline", "demo")
     if ablate:
-        ablating.compare("demo", decision_options.DecisionOptions(raw=True, judge=["reference"]))
+        ablating.compare("demo", experiment_options.DecisionOptions(raw=True, judge=["reference"]))
 
 
 @with_options

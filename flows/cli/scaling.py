@@ -12,20 +12,24 @@ from gristmill.flows.cli.in_flow import in_flow, recipe_to_run
 from gristmill.flows.cli.options import with_options
 from gristmill.flows.cli.results import coordinate_lines, scaling_parts, sweep_lines
 from gristmill.flows.cli.terminal import print_result, print_texts
-from gristmill.flows.experiments.decisions.options import OtherDevice
-from gristmill.flows.experiments.mixture_options import MixOptions
-from gristmill.flows.experiments.scaling.options import AgreementOptions, ScaleOptions, TransferOptions
-from gristmill.flows.experiments.studies.options import StudyOptions
+from gristmill.flows.experiments.options import (
+    AgreementOptions,
+    MixOptions,
+    OtherDevice,
+    ScaleOptions,
+    StudyOptions,
+    TransferOptions,
+)
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.remarks.sent_texts import plan_lines
-from gristmill.flows.reports.dependents import marks
+from gristmill.flows.reports.dependents.retractions import stale_lines
 from gristmill.flows.stages.evaluation.judge import check_judges
 from gristmill.tasks.engine.extras import require
 
 if TYPE_CHECKING:
     from gristmill.flows.experiments import mixture_plan, mixtures
     from gristmill.flows.experiments.decisions import device as decision_device
-    from gristmill.flows.experiments.scaling import plans
+    from gristmill.flows.experiments.scaling import grid
     from gristmill.flows.experiments.scaling import scale as flow
     from gristmill.flows.experiments.scaling import transfer as transfer_check
     from gristmill.flows.experiments.studies import study as studies
@@ -34,7 +38,7 @@ else:
     flow = wrapt.lazy_import("gristmill.flows.experiments.scaling.scale")
     transfer_check = wrapt.lazy_import("gristmill.flows.experiments.scaling.transfer")
     decision_device = wrapt.lazy_import("gristmill.flows.experiments.decisions.device")
-    plans = wrapt.lazy_import("gristmill.flows.experiments.scaling.plans")
+    grid = wrapt.lazy_import("gristmill.flows.experiments.scaling.grid")
     mixture_plan = wrapt.lazy_import("gristmill.flows.experiments.mixture_plan")
     studies = wrapt.lazy_import("gristmill.flows.experiments.studies.study")
     mixtures = wrapt.lazy_import("gristmill.flows.experiments.mixtures")
@@ -106,7 +110,7 @@ def scale(
     if plan:
         _print_plan(recipe, options)
         return
-    plans.checked_grid(MachineSettings(), recipe, options)  # raises before Prefect starts
+    grid.checked_grid(MachineSettings(), recipe, options)  # raises before Prefect starts
 
     report = in_flow("scale", recipe.name, lambda: flow.scale(recipe, **vars(options)))
     value = report.as_json() | ({"stale": report.stale} if report.stale else {})
@@ -134,7 +138,7 @@ def agreement(
 
     decision_device.check_asked(other, plan)
     recipe = recipe_to_run(base, None)
-    planned = plans.checked_agreement(MachineSettings(), recipe, options)
+    planned = grid.checked_agreement(MachineSettings(), recipe, options)
     if plan:
         print_texts([*planned.lines(), *planned.time_lines(decision_device.asked(MachineSettings(), other))])
         print_texts(plan_lines(planned.compared.recipes, MachineSettings()))
@@ -172,7 +176,7 @@ def transfer(
 
 
 def _print_plan(recipe: "Recipe", options: ScaleOptions) -> None:
-    planned = plans.planned_grid(options)
+    planned = grid.planned_grid(options)
     print_texts(planned.lines())
     try:
         last = f"judged by {', '.join(check_judges(MachineSettings(), [recipe], options.clean, options.judge))}"
@@ -215,5 +219,5 @@ def study(
     if question is not QuestionName.RESUME:
         check_judges(MachineSettings(), [loaded], options.clean, options.judge)
     report = in_flow("study", loaded.name, lambda: studies.study(loaded, question.value, **vars(options)))
-    parts = [*marks.lines(report.stale), report.asks, report.table, report.sentence, report.page]
+    parts = [*stale_lines(report.stale), report.asks, report.table, report.sentence, report.page]
     print_result(report.as_json() | ({"stale": report.stale} if report.stale else {}), parts, as_json)

@@ -14,15 +14,16 @@ from gristmill.flows.cli.in_flow import in_flow, recipe_to_run, start_server_aga
 from gristmill.flows.cli.terminal import print_result, print_texts
 
 if TYPE_CHECKING:
-    from gristmill.flows.explore.search import expressions, indexes
+    from gristmill.flows.experiments.models import evaluation
+    from gristmill.flows.explore.search import indexes
     from gristmill.flows.reports.search import phrases
     from gristmill.flows.reports.search import words as word_search
     from gristmill.flows.reports.search.opened import PhraseIndex
 else:
+    evaluation = wrapt.lazy_import("gristmill.flows.experiments.models.evaluation")
     indexes = wrapt.lazy_import("gristmill.flows.explore.search.indexes")
     phrases = wrapt.lazy_import("gristmill.flows.reports.search.phrases")
     word_search = wrapt.lazy_import("gristmill.flows.reports.search.words")
-    expressions = wrapt.lazy_import("gristmill.flows.explore.search.expressions")
 
 Count = Annotated[int, typer.Option("-n", min=0, help="documents to print, of kept and of dropped ones")]
 
@@ -80,7 +81,7 @@ def find(
         print_result(ranked, render.ranked(ranked), as_json)
         return
     if regex:
-        result = expressions.find_expression(recipe_to_run(name, None), phrase, n)
+        result = indexes.find_expression(recipe_to_run(name, None), phrase, n)
     else:
         result = phrases.find(opened_index(name), phrase, n, dropped)
     print_result(result, render.phrase(result, dropped and not regex), as_json)
@@ -114,7 +115,7 @@ def trace(
         raise typer.BadParameter("trace needs a text or --prompt. Give one of them")
     opened = opened_index(name)
     if prompt:
-        query = expressions.written(name, prompt, tokens, temperature, seed)
+        query = evaluation.generate_text(name, prompt, tokens, temperature, seed)
     else:
         query = _text(text)
 

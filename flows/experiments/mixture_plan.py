@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from gristmill.flows.experiments.decisions.device import Device, time_sentence
-from gristmill.flows.experiments.mixture_options import DOREMI_RUNS, REGMIX_RUNS, Method, MixOptions
+from gristmill.flows.experiments.options import DOREMI_RUNS, REGMIX_RUNS, Method, MixOptions
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.proxy import ProxyConfig, load_proxy
 from gristmill.flows.recipe.recipe import Recipe, load

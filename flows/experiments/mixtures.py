@@ -14,8 +14,8 @@ import yaml
 from scipy.stats import chi2, t
 
 from gristmill.flows.experiments.decisions.arm_data import ComparisonData, proxy_data
-from gristmill.flows.experiments.mixture_options import REGMIX_SEEDS, Method, MixOptions
 from gristmill.flows.experiments.mixture_plan import planned_mixture
+from gristmill.flows.experiments.options import REGMIX_SEEDS, Method, MixOptions
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.forms import RecipeLike
 from gristmill.flows.recipe.options import spread
@@ -163,7 +163,7 @@ def written(mixture: MixtureResult) -> str:
                 f"    {json.dumps(one.name)}: {mixture.weights[one.name]:.3f} # {one.low:.3f} to {one.high:.3f}; "
                 f"uniform {one.uniform:.3f}, by tokens {one.proportional:.3f}"
             )
-    # the weights that were found stand in place of a strategy
+    # the computed weights replace a strategy
     rest = {
         name: value for name, value in old.items() if name in ("max_epochs", "heldout_fraction", "heldout_documents")
     }
@@ -184,7 +184,7 @@ def _yaml(values: dict) -> str:
     return yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=100).rstrip()
 
 
-CONFIDENCE = 0.95  # one-sided: a gain of chance alone is called one in a case of twenty
+CONFIDENCE = 0.95  # one-sided: chance passes for a gain in one case of twenty
 _EFFICIENCY = 0.37  # of a median of absolute deviations beside a standard deviation, for two seeds; better for more
 
 
@@ -301,7 +301,7 @@ def by_regmix(
     kept: dict[str, float] | None = None,
 ) -> MixtureResult:
     """The optimum of a regression over so many mixtures, each trained with so many seeds, judged by these evaluation
-    sets; it and the mixtures that everybody would try are then trained anew. `kept`: weights of sources that keep
+    sets; it and the mixtures that everybody would try are then trained again. `kept`: weights of sources that keep
     their proportions. Raises ValueError for fewer than two seeds."""
     arm, budget, rate = data.arms[recipe.name], data.budget_tokens, proxy.learning_rates[-1]
     tokens = {name: arm.source_tokens[name] for name in arm.shares}

@@ -109,7 +109,7 @@ TABLE = (
     TableRow(LineDedup, "gristmill.flows.stages.dedup.exact_duplicates:passage_dedup"),
     TableRow(ParagraphDedup, "gristmill.flows.stages.dedup.exact_duplicates:passage_dedup"),
     TableRow(SentenceDedup, "gristmill.flows.stages.dedup.exact_duplicates:passage_dedup"),
-    TableRow(HostLines, "gristmill.flows.stages.dedup.host_lines:host_lines"),
+    TableRow(HostLines, "gristmill.flows.stages.dedup.exact_duplicates:host_lines"),
     TableRow(SubstringDedup, "gristmill.flows.stages.dedup.exact_duplicates:substring_dedup"),
     TableRow(MinHash, "gristmill.flows.stages.dedup.near_duplicates:minhash"),
     TableRow(Decontamination, "gristmill.flows.stages.removal:decontamination"),
@@ -121,7 +121,7 @@ TABLE = (
     TableRow(Distill, "gristmill.flows.stages.distillation:distillation"),
     TableRow(SemanticDedup, "gristmill.flows.stages.dedup.semantic_duplicates:semantic_duplicates"),
     TableRow(Diversify, "gristmill.flows.stages.dedup.semantic_duplicates:semantic_duplicates"),
-    TableRow(Annotate, "gristmill.flows.stages.language_model.annotations:annotate"),
+    TableRow(Annotate, "gristmill.flows.stages.language_model:annotate"),
     TableRow(QualityBucket, "gristmill.flows.stages.signals:quality_bucket"),
 )
 BUILT_IN: dict[str, type[Step]] = {row.settings.model_fields["step"].default: row.settings for row in TABLE}

@@ -1,7 +1,7 @@
 """The audit of learned filters: documents that a person judges without knowing what the filter did with them.
 
 A page has the documents nearest the cut and a sample of all, as many that are kept as that are dropped, shuffled by a
-keyed hash, and of each the text alone. Of a step that drops nothing and gives a label it has the label, too. Votes are
+keyed hash, and shows only their texts. If the step drops nothing and gives labels, it shows the label, too. Votes are
 saved from the page as JSON; `agreement` compares them with the filter.
 """
 
@@ -190,7 +190,7 @@ def drops(passed: Passed, step: Step) -> bool:
 
 
 def texts(passed: Passed, step: Step, documents: list[Drawn], labels: bool = False) -> list[Text]:
-    """The texts of documents, in their order, as they reached a step: what it and those behind it in one pass have cut
+    """The texts of documents, in their order, as they reached a step: what it and those after it in one pass have cut
     is there. Holds the texts of one shard, and what was cut out of them."""
     places = passed.arriving.places
     names = [each.step for each in passed.steps]
@@ -322,7 +322,7 @@ class Shares:
 class Agreement:
     """Votes that agree with the step, on the documents nearest its cut and on the sample; `whole`: the estimate for all
     documents that the step judged, from the sample by the sizes of the sides, or None where a side has no vote. Votes
-    that cannot say are in `unsure` alone."""
+    that cannot say only count in `unsure`."""
 
     recipe: str
     step: str

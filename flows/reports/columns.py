@@ -131,7 +131,7 @@ class Columns:
 @dataclass(frozen=True)
 class _Place:
     """Documents at a place of a finished run. `ledger`: the folder of the stage whose ledger has those that steps of
-    the same pass, ahead of the place, have dropped; `before`: these steps."""
+    the same pass dropped before this place; `before`: these steps."""
 
     corpus: Corpus
     ledger: str = ""

@@ -53,7 +53,7 @@ class Edit(NamedTuple):
 
 
 def dropped(home: str, stage: str, rule: str, n: int, where: str = "") -> Iterator[Dropped]:
-    """As `dropped_by`, of the stages of a home; `stage`: a name or a label, `dropped` stands for all."""
+    """As `dropped_by`, of the stages of a home; `stage`: a name or a label, `dropped` means all."""
     read = Home(home)
     read.check_readable()
     return dropped_by(read.stages(None if stage == "dropped" else stage), rule, n, where)

@@ -1,21 +1,34 @@
-"""The funnel: how many documents each step lets through, and why the others are dropped."""
+"""The funnel: how many documents each step keeps and why it drops the others; what extraction counted by source."""
 
 import importlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
+import wrapt
+
 from gristmill.flows.reports.tables import Table, listed
+from gristmill.storage import layout
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+    from gristmill.flows.recipe.recipe import Recipe
+    from gristmill.flows.stages.corpus import Corpus
+    from gristmill.storage import parquet
+else:
+    parquet = wrapt.lazy_import("gristmill.storage.parquet")
+
 TOP = 3  # reasons of a step in a table
+DAMAGED = "damaged_record"
+_MAX_LEDGERS = 200  # to name damaged files, the ledgers of a corpus with more shards are not read
+_SHOWN_FILES = 3
 
 
 def pandas() -> ModuleType:
-    """Pandas. Raises ImportError, which names the remedy, where it is missing."""
+    """Pandas. Raises ImportError with the fix, where it is missing."""
     try:
         return importlib.import_module("pandas")
     except ImportError as error:
@@ -40,7 +53,7 @@ class Counted(Protocol):
 class FunnelRow:
     """What one step did to all documents.
 
-    `characters_in` is None where there is no text ahead of the step; then `characters_out` are those of the texts that
+    `characters_in` is None where there is no text before the step; then `characters_out` are those of the texts that
     it made. `drops`: documents by rule; `edits`: spans that were cut out of texts by rule, None for a step that cuts
     nothing.
     """
@@ -64,7 +77,7 @@ class FunnelRow:
 
     @property
     def name(self) -> str:
-        """The step, marked where the row is that of its cuts: it cuts while texts are made, and may drop later."""
+        """The step, marked if the row counts its cuts: a step cuts while texts are made, and may drop later."""
         return self.step if self.edits is None else f"{self.step}, cuts"
 
     @property
@@ -97,7 +110,7 @@ def table(
     """A row for each step, and one for the tokens.
 
     Tokens before tokenization are characters over the characters per token of what was tokenized in the end, hence the
-    `~`; those of the last row are counted. Where there are none, characters stand in their place.
+    `~`; those of the last row are counted. If there are none, characters are shown instead.
     """
     size = "#characters" if characters_per_token is None else "#tokens"
     shown: list[tuple[Any, ...]] = []
@@ -118,3 +131,58 @@ def _about(characters: int | None, per_token: float | None) -> str:
 def funnel(stages: Iterable[Counted]) -> list[FunnelRow]:
     """A row for each step of the stages, in their order."""
     return [funnel_row(count) for stage in stages for count in stage.step_counts]
+
+
+def count_by_source(corpus: "Corpus", what: str) -> dict[str, Any]:
+    """What extraction counted of each source, by name. `what`: a field of the counts."""
+    sources = corpus.extracted.result["sources"].items()
+    return {name: counts[what] for name, counts in sources}
+
+
+def total_counts(corpus: "Corpus", what: str) -> dict[str, int]:
+    """Counts over all sources, the largest first. `what`: a field of counts by name, such as `engines`."""
+    counts = Counter[str]()
+    for of_source in count_by_source(corpus, what).values():
+        counts.update(of_source)
+    return ranked(counts)
+
+
+def date_lines(recipe: "Recipe", corpus: "Corpus") -> Iterator[str]:
+    """Sentences about dates that could not be parsed, and about steps that keep the newest of documents without one."""
+    sources = count_by_source(corpus, "dates")
+    for name, dates in sources.items():
+        if dates["unread"]:
+            yield (
+                f"{dates['unread']:,} documents of {name} have a date that could not be parsed, such as "
+                f"{', '.join(map(repr, dates['examples']))}: they count as documents without a date"
+            )
+    undated = sum(dates["none"] + dates["unread"] for dates in sources.values())
+    for step in recipe.steps:
+        by_date = [order for order in getattr(step, "keep", None) or () if order in ("newest", "oldest")]
+        if undated and by_date and "keep" in step.model_fields_set:
+            yield (
+                f"{step.step} keeps the {by_date[0]} of duplicates, and {undated:,} documents have no date: "
+                "they come after all documents with a date"
+            )
+
+
+def damage_lines(corpus: "Corpus") -> Iterator[str]:
+    """A sentence about records that could not be read, with the first damage of a few files. Everything that is lost with
+    a damaged record, such as the rest of a compressed file, counts as one document."""
+    count = sum(row.drops.get(DAMAGED, 0) for row in funnel((corpus.extracted,)))
+    if not count:
+        return
+    first: dict[str, str] = {}
+    if len(corpus.sources) <= _MAX_LEDGERS:
+        for shard in range(len(corpus.sources)):
+            ledger = parquet.read_table(layout.ledger_part(corpus.extracted.folder, shard), ["rule", "file", "detail"])
+            for row in ledger.to_pylist():
+                if row["rule"] == DAMAGED:
+                    first.setdefault(row["file"] or "", row["detail"] or "")
+    shown = [f"{name} ({detail})" for name, detail in [*first.items()][:_SHOWN_FILES]]
+    more = [f"and {len(first) - _SHOWN_FILES:,} more files"] if len(first) > _SHOWN_FILES else []
+    where = ", ".join([*shown, *more]) or f"see `gristmill explain show dropped --rule {DAMAGED}`"
+    yield (
+        f"unreadable: {count:,} record{'s' * (count != 1)}, each counted as one document, even if the rest of a file "
+        f"is lost with it: {where}"
+    )

@@ -1,4 +1,4 @@
-"""Where a document comes from and what every stage made of it, back to the bytes that the crawler wrote."""
+"""The history of a document: where it comes from, what each stage did to it, and the bytes that the crawler wrote."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -54,15 +54,17 @@ def row_of(part: str, document: str) -> dict[str, Any] | None:
     return next(iter(rows_of(part, [document])), None)
 
 
-def rows_of(part: str, documents: Sequence[str], columns: list[str] | None = None) -> list[dict[str, Any]]:
+def rows_of(part: str, documents: Sequence[str], columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
     """The rows of some documents that a part has, in its order; of them all columns, or these. Holds the part's ids,
     and of the row groups with one of the documents the columns, one after the other."""
     found = pc.is_in(parquet.read_table(part, ["id"])["id"], pa.array(documents, pa.string()))
     rows = np.flatnonzero(found.to_numpy())
-    return read_rows(part, rows, columns or parquet.columns(part)).to_pylist()
+    return read_rows(part, rows, [*(columns or parquet.columns(part))]).to_pylist()
 
 
 _SHARDS = TypeAdapter(list[Shard])
+# Columns of the stage `documents` that say where a document is from.
+ORIGIN = ("id", "source", "url", "file", "offset", "length", "record_id")
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ class Lineage:
     """One document of one `documents` stage.
 
     `row`: its columns, or its row of the ledger if the record never became a document; `record`: read again from
-    the source's file, or None, and `trouble` is the reason; `scores`: columns of the stages behind, by stage;
+    the source's file, or None, and `trouble` is the reason; `scores`: columns of later stages, by stage;
     `decisions`: the decision history, in the order of the stages; `own`: the columns of the sources' own; `origin`: of
     a rewrite the lineage of the document that it was rewritten from, None if that is not in the home.
     """
@@ -114,9 +116,8 @@ class Lineage:
 def trace(home: str, prefix: str, remote_io: RemoteIOConfig, stage: str = "documents") -> Iterator[Lineage]:
     """Every document whose id begins with `prefix`, in each `documents` stage of the home, or in the one with a label.
 
-    Of an archive the record's range alone is read, unless records share a compressed member; a table is read up to
-    its row. Holds the ids of a shard. Raises LookupError if there is no such document.
-    """
+    Reads only the record's range of an archive, unless records share a compressed member, and a table up to its row.
+    Holds the ids of a shard. Raises LookupError if there is no such document."""
     found = False
     for made in Home(home).stages(stage):
         for shard in range(len(made.part_records)):
@@ -210,6 +211,6 @@ def _scored(stage: FinishedStage, shard: int, document: str, made: Decision | No
 
 
 def _nth(stage: FinishedStage) -> int:
-    """How many stages chose documents ahead of this one."""
+    """How many earlier stages chose documents."""
     before = stage.selection
     return 0 if before is None else _nth(before) + 1

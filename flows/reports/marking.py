@@ -103,12 +103,12 @@ def spans(edits: pa.Table, text: str) -> Marks:
 
 
 def restored(text: str, edits: pa.Table) -> str:
-    """The text before a step cut into it, from the text behind it and the step's rows of EDITS for it, by `start`.
+    """The text before a step cut into it, from the text after it and the step's rows of EDITS for it, by `start`.
 
     Where the content of a span was not kept, there are as many blocks as it had characters.
     """
     pieces: list[str] = []
-    before = at = 0  # where the last span ended, in the text before and in the text behind
+    before = at = 0  # where the last span ended, in the text before and in the text after
     for row in edits.to_pylist():
         same = row["start"] - before
         removed = "\u2588" * (row["stop"] - row["start"]) if row["removed"] is None else row["removed"]
@@ -122,8 +122,8 @@ _WORDS = 1200  # of each text are compared: difflib's time grows with the square
 _CONTEXT = 8  # words shown at the ends of a stretch that is folded
 _ALONE = 60  # words shown of a stretch that the other text does not have
 _SHOWN = 240  # words shown of a text
-_BEFORE = 8  # words of a passage ahead of the first difference
-_AHEAD = 400  # words behind the first difference that are compared
+_BEFORE = 8  # words of a passage before the first difference
+_AHEAD = 400  # words after the first difference that are compared
 _PASSAGE = 40  # words of a passage
 
 
@@ -137,7 +137,7 @@ class Stretch:
 
 
 class Passage(NamedTuple):
-    """A few words of a text. `begins_within`, `ends_within`: whether the text has words before and behind them."""
+    """A few words of a text. `begins_within`, `ends_within`: whether the text has words before and after them."""
 
     stretches: list[Stretch]
     begins_within: bool
@@ -195,7 +195,7 @@ def _folded(words: list[str], alone: bool, first: bool, last: bool) -> Iterator[
 
 
 def _cut(stretches: list[Stretch], total: int) -> list[Stretch]:
-    """As many stretches as may be shown, and how many words of the text come behind them."""
+    """As many stretches as may be shown, and how many words of the text come after them."""
     shown = covered = 0
     for at, stretch in enumerate(stretches):
         visible = len(stretch.text.split())

@@ -1,8 +1,7 @@
 """The dedup report: what near-duplicate removal did in a finished run, on one HTML page that needs no server.
 
-It is in the home beside the stages, `<home>/reports/near_duplicates-<key>.html`, and not in the stage's folder: what is
-there was made by the code that the stage's key names, and does not change once it is finished; the page may be written
-anew by other code.
+It is in the home next to the stages, `<home>/reports/near_duplicates-<key>.html`, and not in the stage's folder: a
+finished stage does not change, while other code may write the page again.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -103,7 +102,7 @@ class Lost:
 
 @dataclass(frozen=True)
 class LostOf:
-    """A dropped document: the kept one that stands for it, how many of its `sentences` are shown, the `lost` ones."""
+    """A dropped document, the kept one that represents it, how many of its `sentences` are shown, and the lost ones."""
 
     id: str
     representative: str | None
@@ -166,9 +165,9 @@ _PER_TOKEN = 4.0  # characters, where a run has no tokens: about what byte-level
 def write(recipe: Any, settings: MachineSettings | None = None) -> str:
     """Write the page of a recipe's finished near-duplicate removal and return its path; the same stage, the same bytes.
 
-    Looks stages up, those behind the removal need not be there, and makes `lost_text`, one pass over the kept texts for
-    each step that drops duplicates, in this process. Raises ValueError if the recipe has no step
-    `minhash`, NotFinishedError, which names the remedy. Held: see
+    Looks stages up (later ones may be missing) and makes `lost_text` in this process, one pass over the kept texts for
+    each step that drops duplicates. Raises ValueError if the recipe has no step `minhash`, and NotFinishedError with
+    the fix. For memory see
     `gristmill.tasks.dedup.near.recall.holdout_pairs`.
     """
     recipe = load(recipe)

@@ -270,13 +270,13 @@ class WouldMake:
 
 
 def would_make(recipe: Recipe, settings: MachineSettings) -> WouldMake:
-    """What a run would make, as far as it can be known beforehand. A stage behind one that must be made is looked up as
-    if that came out with the contents that it had in the newest run; if no run had it, nothing behind it is known."""
+    """What a run would make, as far as this can be known before it. Stages that read a stage to be made are looked up
+    as if it had the contents of the newest run; if no run had it, nothing about them is known."""
     remakes.forget(settings.home)
     runs = [run for run in runs_of(settings.home, recipe.name) if run.flow in FLOWS]
     recorded = RecordedStages(settings.home, recipe, runs, quiet=True)
     found, asked = WouldMake(), dict[str, StageResult]()
-    unsure = set[str]()  # labels of the stages that are made, and of those behind them
+    unsure = set[str]()  # labels of the stages that are made, and of those after them
 
     def build(spec: StageSpec) -> StageResult:
         if spec.key in asked:

@@ -1,4 +1,4 @@
-"""The rules there are: by what each document step decides, with which thresholds, and what else it measures."""
+"""The rules of document steps: signals, thresholds, settings, and what a step only measures."""
 
 import json
 import textwrap
@@ -16,8 +16,8 @@ End = Literal["low", "high", "allowed", "excluded"]
 
 @dataclass(frozen=True)
 class Threshold:
-    """An end of a decision: the least or the most that stays, or the values that do or do not; `value`: the default,
-    None where it does not bind; `setting`: the key of the recipe that sets it, None where the step fixes it."""
+    """An end of a decision: the lowest or highest value that is kept, or the allowed or excluded values; `value`: the
+    default, None for no limit; `setting`: the recipe key that sets it, None if the step fixes it."""
 
     end: End
     value: float | tuple[str, ...] | None
@@ -26,8 +26,8 @@ class Threshold:
 
 @dataclass(frozen=True)
 class Row:
-    """A signal, and the rule that decides by it; None where none does. `groups`: settings, with their defaults, that
-    decide for documents of some languages, or of what else the rule tells apart."""
+    """A signal and the rule that uses it, None if no rule does. `groups`: settings, with their defaults, that apply to
+    documents of some languages, or of other groups that the rule distinguishes."""
 
     rule: str | None
     signal: str
@@ -40,7 +40,7 @@ class Row:
 
 @dataclass(frozen=True)
 class CutRow:
-    """A rule by which a step cuts something out of texts, and the defaults of the settings that decide it."""
+    """A rule that cuts parts out of texts, and the defaults of its settings."""
 
     rule: str
     settings: dict[str, Any]
@@ -49,8 +49,8 @@ class CutRow:
 
 @dataclass(frozen=True)
 class Book:
-    """A step: what it cuts out of texts, and by what it drops documents, both in the order in which its rules are
-    asked; behind the rules the signals that decide nothing."""
+    """A step: the rules that cut parts out of texts, and the rules that drop documents, each in the order in which they
+    are checked, followed by signals that no rule uses."""
 
     step: str
     cuts: tuple[CutRow, ...]
@@ -58,9 +58,9 @@ class Book:
 
 
 def books(wanted: str) -> Iterator[Book]:
-    """The step that is called `wanted`, or is at the address `module:Class`, or all.
+    """The step named `wanted`, or at the address `module:Class`; all steps if it is empty.
 
-    Raises LookupError, naming those that there are, and StepError for a step of a user's that cannot be used.
+    Raises LookupError, which lists the steps, and StepError for a custom step that cannot be used.
     """
     steps = document_steps()
     if ":" in wanted:
@@ -87,7 +87,7 @@ def _rows(kind: type[DocumentStep]) -> Iterator[Row]:
     decisions = _decisions(step)
     settings, of_groups = _settings(step, decisions)
     own = {signal.name: signal for signal in kind.signals}
-    # a set of rules may decide by the signals of another step, and by one of them twice
+    # rules may use the signals of another step, and may use a signal twice
     others = {signal.name: signal for other in document_steps().values() for signal in other.signals}
     decided = {decision.signal for decision in decisions}
     for decision in decisions:
@@ -108,28 +108,28 @@ def _rows(kind: type[DocumentStep]) -> Iterator[Row]:
 def _settings(
     step: DocumentStep, decisions: Sequence[Thresholded]
 ) -> tuple[Mapping[tuple[str, End], str], Mapping[str, list[str]]]:
-    """Which setting gives each end of each rule, and which decide a rule for some groups of documents: those with whose
-    values it changes."""
-    found: dict[tuple[str, End], str] = {}
+    """The setting of each end of each rule, and the settings of each rule that apply to groups of documents. A setting
+    belongs to a rule if changing it changes the rule."""
+    setting_of_end: dict[tuple[str, End], str] = {}
     of_groups: dict[str, list[str]] = {decision.rule: [] for decision in decisions}
     for name in thresholds_of(step) if decisions else ():
         changed = _decisions(step.model_copy(update={name: _another(getattr(step, name))}))
         for old, new in zip(decisions, changed, strict=True):
             ends = _ends(new)
-            found |= {(old.rule, end): name for end, value in _ends(old).items() if ends[end] != value}
+            setting_of_end |= {(old.rule, end): name for end, value in _ends(old).items() if ends[end] != value}
             if isinstance(old, Bound) and isinstance(new, Bound) and old.languages != new.languages:
                 of_groups[old.rule].append(name)
-    return found, of_groups
+    return setting_of_end, of_groups
 
 
 def _shown(step: DocumentStep, setting: str | None, value: Any) -> Any:
-    """An end of a rule as the recipe writes it: a switch is true or false, whatever bound it stands for."""
+    """An end of a rule as a recipe writes it: a switch is true or false, whatever limit it represents."""
     own = getattr(step, setting) if setting else value
     return own if isinstance(own, bool) else value
 
 
 def _another(value: Any) -> Any:
-    """A value that differs, of the same kind; the same for what is no threshold, as a mapping of them."""
+    """A different value of the same type; the same value if it is not a threshold, such as a mapping of thresholds."""
     if isinstance(value, bool):
         return not value
     if value is None or isinstance(value, (int, float)):
@@ -158,8 +158,7 @@ _FIXED = {"low": "at least", "high": "at most", "allowed": "must be", "excluded"
 
 
 def lines(books: Iterable[Book], width: int) -> Iterator[str]:
-    """Of each step what it cuts, by which rules it drops documents, and what else it measures; paragraphs of lines of
-    at most `width` characters."""
+    """Text about each step: its cuts, its rules, and signals without rules, in lines of at most `width` characters."""
     yield _wrapped(ORDER, width)
     for book in books:
         yield f"\n{book.step}"
@@ -184,7 +183,7 @@ def _book_lines(book: Book) -> Iterator[str]:
 def _row(number: int, row: Row, source: str) -> Iterator[str]:
     if row.rule:
         of_groups = [f"{name} {_written(value)} (for some languages)" for name, value in row.groups]
-        # an end as a recipe sets it, or what the step asks for whatever the recipe says
+        # an end that a recipe can set, or a fixed limit of the step
         ends = [f"{each.setting or _FIXED[each.end]} {_written(each.value)}" for each in row.thresholds]
         yield _head(f"{number:2} {row.rule}", [*ends, *of_groups])
         yield f"     {row.description}"

@@ -1,4 +1,4 @@
-"""Near-duplicates of one document or of a text file: which they are, how like they are, and what became of them."""
+"""Near-duplicates of a document or of a text file, with their similarity and whether they were kept."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -141,7 +141,7 @@ def _look_up(
 def _query(home: str, texts: list[FinishedStage], document: str) -> Callable[[FinishedStage], Query]:
     """What is looked up, by the stage whose documents it is looked up among."""
     if Path(document).is_file():
-        text = _read(document)
+        text = read_text(document)
         return lambda stage: Query(_normalized(stage, text))
     rows_of = []
     for stage in texts:
@@ -168,7 +168,8 @@ def _query(home: str, texts: list[FinishedStage], document: str) -> Callable[[Fi
     return lambda stage: queries.get(stage.key, elsewhere)
 
 
-def _read(path: str) -> str:
+def read_text(path: str) -> str:
+    """The text in a file. Raises ValueError unless it is UTF-8."""
     try:
         return Path(path).read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -103,14 +103,15 @@ def _row(stage: FinishedStage | UnfinishedStage | UnreadableStage) -> StageStatu
         arrived,
         left,
         drops,
-        tokens=_tokens(stage),
+        tokens=token_count(stage),
         contents=stage.contents,
         inputs=stage.inputs,
         digests=stage.digests,
     )
 
 
-def _tokens(stage: FinishedStage) -> int | None:
+def token_count(stage: FinishedStage) -> int | None:
+    """How many tokens a stage has made or was trained on; None for other stages."""
     if stage.name == "tokens":
         return stage.result["train"]
     counted = stage.result.get("tokens")
@@ -140,8 +141,8 @@ class StageNode:
 def trees(rows: Iterable[StageStatus]) -> dict[str, list[StageNode]]:
     """Of each recipe with a last run its stages in order: those that its documents and tokens went through.
 
-    What one of them needed besides (signatures, the model of a filter, a tokenizer) stands in its `aside`. A stage
-    stands once, where it was needed first. Stages that are not finished come last: what they read is not known.
+    What one of them needed besides (signatures, the model of a filter, a tokenizer) is in its `aside`. A stage
+    is listed once, where it was needed first. Unfinished stages come last, because what they read is unknown.
     """
     found: dict[str, list[StageStatus]] = {}
     for row in rows:
@@ -288,7 +289,7 @@ def _chosen(stage: StageFolder, n: int, where: str, run: Iterable[FinishedStage]
 
 
 def _texts(stage: StageFolder, part: str) -> dict[str, dict[str, Any]]:
-    """Rows of the documents' part behind a stage's part, by id; empty if the stage has no documents."""
+    """Rows of the documents that a stage's part names, by id; empty if the stage has no documents."""
     if not isinstance(stage, FinishedStage) or stage.documents is None:
         return {}
 

@@ -135,7 +135,7 @@ class Proposals:
         return [*filter(None, (few, idle, without)), *(f"No proposal: {reason}." for reason in self.unmatched)]
 
     def recipe_part(self) -> dict[str, list[dict[str, Any]]]:
-        """The `steps` of a recipe, of each its `languages` alone."""
+        """The `steps` of a recipe, each with only its `languages`."""
         steps: dict[str, dict[str, dict[str, float]]] = {}
         for row in self.rows:
             steps.setdefault(row.step, {}).setdefault(row.language, {})[row.setting] = row.proposed

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from pydantic import TypeAdapter
 
 from gristmill.flows.recipe.steps import AnyStep
-from gristmill.flows.reports.lineage import Lineage, lineage_of, record_again, rows_of
+from gristmill.flows.reports.lineage import ORIGIN, Lineage, lineage_of, record_again, rows_of
 from gristmill.storage import files, parquet
 from gristmill.storage.damage import RecordedFile
 from gristmill.storage.home import FinishedStage, open_stage
@@ -52,7 +52,7 @@ def derive_texts(
     through: Sequence[FinishedStage], number: int, documents: Sequence[str], remote_io: RemoteIOConfig
 ) -> DerivedTexts:
     """Texts of some documents of a shard as the last of some stages has them. `through`: a stage `documents` and those
-    that made its texts anew, in their order; `number`: of the shard. Holds the texts.
+    that rewrote its texts, in order; `number`: of the shard. Holds the texts.
 
     Raises ValueError for a step that this machine does not know.
     """
@@ -126,7 +126,7 @@ def _records(
 
 
 def _edited(stage: FinishedStage, table: pa.Table, source: str) -> pa.Table:
-    """The documents of a source behind the last step of the stage that changes texts."""
+    """The documents of a source after the last step of the stage that changes texts."""
     given = _STEPS.validate_python([*stage.settings["before"], *stage.settings["steps"]])
     steps = [step for step in given if isinstance(step, DocumentStep)]
     behind = max((at + 1 for at, step in enumerate(steps) if isinstance(step, EditStep)), default=0)
@@ -152,7 +152,6 @@ def _without(text: str, edits: Iterable[dict[str, Any]]) -> str:
 
 
 _NAME = re.compile(r"train-(\d+)(?:-\d+)?\.bin")
-_PLACE = ["id", "source", "url", "file", "offset", "length", "record_id"]
 
 
 @dataclass(frozen=True)
@@ -225,7 +224,7 @@ class TokenSource:
         with open(self.stage.file(self.path.rpartition("/")[2]).local(), "rb") as f:
             f.seek(int(begins[at]) * dtype.itemsize)
             own = np.frombuffer(f.read(int(lengths[at]) * dtype.itemsize), dtype)
-        [row] = rows_of(self.texts[0].part(self.number), [index["id"][at].as_py()], _PLACE)
+        [row] = rows_of(self.texts[0].part(self.number), [index["id"][at].as_py()], ORIGIN)
         return TokenPlace(token, at, int(begins[at]), own, row)
 
     def derive(self, documents: Sequence[str], remote_io: RemoteIOConfig) -> dict[str, Derived]:

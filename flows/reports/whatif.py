@@ -1,12 +1,12 @@
-"""What another threshold would have done: the decisions of a finished run replayed over its stored signals.
+"""The recorded decisions of a finished run, and their replay over its stored signals with other thresholds.
 
-Exact for the run of document steps, or the cut by scores, that the setting belongs to. Steps behind it that look at
-all documents together (near-duplicates, models, percentiles) may decide otherwise about other documents: what they did
-holds only where the documents that reach them are the same.
+A replay is exact for the pass of document steps, or the cut by scores, that the setting belongs to. Later steps that
+compare all documents (near-duplicates, models, percentiles) may decide differently, so their recorded decisions hold
+only if the same documents reach them.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,8 +27,8 @@ from gristmill.flows.recipe.variants import given_value, replaced
 from gristmill.flows.reports.funnel import FunnelRow, funnel_row
 from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.reports.tables import Table
-from gristmill.flows.stages.corpus import NothingLeftError, pinned
-from gristmill.flows.stages.signals import exempt_of
+from gristmill.flows.stages.corpus import EXEMPT, Corpus, NothingLeftError, pinned
+from gristmill.flows.stages.signals import RuleDecisions, exempt_of
 from gristmill.storage import ledger, parquet
 from gristmill.storage.contents import sum_counts
 from gristmill.storage.schema import LEDGER
@@ -36,8 +36,49 @@ from gristmill.tasks.documents.decisions import NO_EXEMPT, Decisions, Exempt, de
 from gristmill.tasks.documents.scope import SCOPE
 from gristmill.tasks.documents.step import DocumentStep, EditStep, Step, work_of
 from gristmill.tasks.engine import options
-from gristmill.tasks.engine.make import NotFinishedError
+from gristmill.tasks.engine.make import NotFinishedError, StageResult
 from gristmill.tasks.models.filter import bounds_by
+
+
+def decisions_of(stage: StageResult) -> Decisions | None:
+    """The decisions of a stage, None for one without: `rules` has them in its record, the cut of a learned filter,
+    which derives them from the scores, in its result."""
+    for where in (stage.manifest["record"], stage.result):
+        if "decisions" in where:
+            return RuleDecisions.model_validate({"decisions": where["decisions"]}).decisions
+    return None
+
+
+def exempt_from(stage: StageResult) -> Exempt:
+    """By step, the sources that it did not decide about: those that it does not apply to, and the reference of a
+    learned filter."""
+    record, result = stage.manifest["record"], stage.result
+    if "decisions" not in result:
+        return record.get("exempt", {})
+    passed = [*record.get("reference", ()), *filter(None, stage.manifest["inputs"].get(EXEMPT, "").split(", "))]
+    return {step: passed for step, _ in result["decisions"]}
+
+
+def decisions_about(stage: StageResult, decisions: Decisions, source: str) -> Decisions:
+    """The decisions of a stage about documents of a source; a step that does not decide about it has no rules."""
+    return tuple((step, tuple(rules)) for step, rules in of_source(decisions, exempt_from(stage), source))
+
+
+def inputs_of(corpus: Corpus, stage: StageResult, decisions: Decisions) -> tuple[StageResult, list[StageResult]]:
+    """The inputs of a stage's decisions: the stage that names the arriving documents, and those with signals."""
+    stages = {each.contents: each for each in corpus.stages} | {each.key: each for each in corpus.stages}
+    inputs = stage.manifest["inputs"]
+    names = [name for name in inputs if name.startswith("measured ")]
+    names.sort(key=lambda name: int(name.removeprefix("measured ")))
+    names = names or [step for step, _ in decisions]  # of a learned filter: its scores
+    return stages[inputs["kept"]], [stages[inputs[name]] for name in names]
+
+
+def arriving_documents(
+    kept: StageResult, measured: Sequence[StageResult], shard: int, decisions: Decisions
+) -> pa.Table:
+    """The documents of a shard that arrived at a stage, with `id` and the columns that the decisions read."""
+    return gathered(tuple(each.part(shard) for each in measured), kept.part(shard), decisions)
 
 
 def parsed(settings: Iterable[str]) -> dict[str, Any]:
@@ -179,9 +220,9 @@ def table(steps: Iterable[ComparedStep]) -> Table:
 class Replay:
     """`signals`: the parts that each shard is judged by; one without passes, as a model's reference does.
 
-    `before`, `recorded`, `after`: counts of the steps as the run has them (`gristmill.storage.ledger.count`), those
-    ahead of the replayed ones, the replayed ones, and those behind, as far as the run is finished. `behind` names the
-    last. `exempt`: by step the sources that it does not apply to.
+    `before`, `recorded`, `after`: counts that the run recorded (`gristmill.storage.ledger.count`) of the steps before
+    the replayed ones, of the replayed ones, and of later ones, as far as the run is finished. `behind`: the names of
+    the later ones. `exempt`: by step the sources that it does not apply to.
     """
 
     passed: Passed
@@ -208,7 +249,7 @@ class Replay:
         ]
 
     def shard(self, number: int) -> ShardReplay:
-        """Decide anew on one shard. Holds the columns of it that the decisions read."""
+        """Decide again on one shard. Holds the columns of it that the decisions read."""
         kept = self.passed.arriving.kept.part(number)
         if number in self.signals:
             decisions = of_source(self.decisions, self.exempt, self.passed.arriving.sources[number])
@@ -245,7 +286,7 @@ class Replay:
 
     @property
     def unchanged(self) -> bool:
-        """Whether the same documents stay, so that all that comes behind holds as recorded."""
+        """Whether the same documents are kept, so that all later results are as recorded."""
         return all(same for _, same in self.counted)
 
 

@@ -24,11 +24,11 @@ from gristmill.flows.curation import BuiltStage, lineage
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, dump
 from gristmill.flows.reports import funnel
-from gristmill.flows.reports.pages.classifier_plots import cross_fitted, curves_file, trained_classifier
 from gristmill.flows.reports.run import Run
 from gristmill.flows.reports.run.agreement import annotators_of_run
 from gristmill.flows.reports.run.bill import bill
 from gristmill.flows.reports.run_page import plots
+from gristmill.flows.reports.run_page.plots import cross_fitted, curves_file, trained_classifier
 from gristmill.flows.run.compared import (
     COMPARABLE,
     RECIPE,

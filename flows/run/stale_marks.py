@@ -16,8 +16,7 @@ from gristmill.flows.machine.runs import released_models
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.reports.dependents import retractions
 from gristmill.flows.reports.dependents.graph import VERDICTS, HomeGraph, graph_of
-from gristmill.flows.reports.dependents.marks import TAG, mark_pages, tag_of
-from gristmill.flows.reports.dependents.retractions import Staleness
+from gristmill.flows.reports.dependents.retractions import TAG, Staleness, mark_pages, tag_of
 from gristmill.storage import files
 from gristmill.storage.printable import redact_url
 from gristmill.tasks.engine import extras

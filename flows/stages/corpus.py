@@ -1,6 +1,6 @@
-"""The documents of a run between two stages: where they lie, which are kept, and what enters the next stage's key.
+"""The documents of a run between two stages: where they are stored, which are kept, and the inputs of the next stage.
 
-Where none is left the run ends with one sentence, ahead of the stages that would work on nothing.
+If no document is left, the run ends with an error before it makes stages of nothing.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,9 +25,9 @@ EXEMPT = "exempt"  # among the inputs of a stage: the sources that its step does
 
 @dataclass(frozen=True)
 class CorpusPlaces:
-    """What the jobs of a stage find by shard: the source's name, the part with the texts, the part that names the
-    documents that are kept, and the parts with signals. Of one size, however many shards there are. `exempt`: sources
-    that the step of the stage does not apply to. Their documents pass, and count for nothing."""
+    """By shard: the name of the source, the part with the texts, the part that names the kept documents, and the parts
+    with signals. The size does not depend on the number of shards. `exempt`: sources that the step of the stage does
+    not apply to. Their documents pass and are not counted."""
 
     sources: Names
     documents: Parts
@@ -47,8 +47,14 @@ class CorpusPlaces:
         """The arguments by which a job finds its documents."""
         return {"documents": self.documents[i], "kept": self.kept[i]}
 
+    def judged(self, reference: Iterable[str] = ()) -> tuple[Shards, Each]:
+        """The shards whose documents a step judges, and jobs for all other shards, whose documents pass: those of the
+        sources of its reference, and of sources that it does not apply to."""
+        passing = (*reference, *self.exempt)
+        return self.shards(without=passing), Each(self.sources.shards(passing), lambda i: {"kept": self.kept[i]})
+
     def source_numbers(self) -> list[int]:
-        """The place of each shard's source among the sources, whose shards lie in the recipe's order."""
+        """The place of each shard's source among the sources, whose shards are in the recipe's order."""
         numbers = {source: number for number, source in enumerate(self.sources.distinct())}
         return [numbers[source] for source in self.sources]
 
@@ -59,7 +65,7 @@ class CorpusPlaces:
         return Each(range(len(shards)), lambda n: {"shard": shards[n], **self.shard(shards[n]), **arguments(shards[n])})
 
     def parts(self, names: Iterable[str], signals: bool = False) -> PartsOfSeveral:
-        """Of each shard of some sources the parts (documents, kept), with `signals` those with signals behind them."""
+        """The parts of each shard of some sources: documents, kept and, with `signals`, those with signals."""
         more = self.signals.folders if signals else ()
         return PartsOfSeveral((self.documents.folder, self.kept.folder, *more), self.sources.shards(names))
 
@@ -123,11 +129,11 @@ class Corpus:
         return replace(self, exempt=step.exempt(Names.of(self.sources).distinct()))
 
     def then(self, kept: StageResult, *through: StageResult) -> "Corpus":
-        """The corpus behind a stage that keeps some documents, and the stages that led there."""
+        """The corpus after a stage that keeps some documents, and the stages that led there."""
         return replace(self, kept=kept, stages=(*self.stages, *through, kept))
 
     def through(self, stage: StageResult) -> "Corpus":
-        """The same corpus behind a stage that neither drops documents nor cuts texts."""
+        """The same corpus after a stage that neither drops documents nor cuts texts."""
         return replace(self, stages=(*self.stages, stage))
 
     def measuring(self, stage: StageResult) -> "Corpus":
@@ -135,13 +141,13 @@ class Corpus:
         return replace(self, measured=(*self.measured, stage))
 
     def rewritten(self, stage: StageResult, *through: StageResult) -> "Corpus":
-        """The corpus behind a stage that has the texts anew, and the stages that led there."""
+        """The corpus after a stage that rewrote the texts, and the stages that led there."""
         return replace(self, documents=stage, kept=stage, stages=(*self.stages, *through, stage))
 
 
 def held_out(recipe: Recipe, corpus: Corpus) -> Heldout:
-    """The documents that no training of a recipe sees. Which these are is a matter of the records of its sources: no
-    step of the recipe decides it."""
+    """The documents that no training of a recipe sees. They follow from the records of its sources, and no step of the
+    recipe changes them."""
     fractions = {}
     for name, counts in corpus.extracted.result["sources"].items():
         # by halves, so that a source with a few records more has the same ones held out
@@ -151,14 +157,14 @@ def held_out(recipe: Recipe, corpus: Corpus) -> Heldout:
 
 
 def heldout_full(recipe: Recipe, corpus: Corpus) -> int:
-    """How many times as large the sources may become until no more of their documents are held out, about."""
+    """About how many times as large the sources may become before no more of their documents are held out."""
     records = {name: counts["records"] for name, counts in corpus.extracted.result["sources"].items()}
     drawn = sum(share * records[name] for name, share in held_out(recipe, corpus).fractions.items())
     return max(1, round(recipe.heldout_documents * len(records) / max(1.0, drawn)))
 
 
 def pinned(context: RunContext, steps: tuple[S, ...]) -> tuple[S, ...]:
-    """The steps, those that name files tied to the content that these have now."""
+    """The steps, with the current content of the files that they name."""
 
     def pin(step: S) -> S:
         local = context.placed(step) if isinstance(step, DocumentStep) or step.pins_files else step

@@ -108,7 +108,7 @@ def distill_model(
 def _learn(phases: PhaseRunner, record: DistillTraining, places: DistillPlaces) -> dict:
     """Learn from annotations."""
     corpus, settings = places.corpus, record.settings
-    shards = corpus.shards(without=(*record.reference, *corpus.exempt))
+    shards, _ = corpus.judged(record.reference)
     read = Each(shards, lambda i: {**corpus.shard(i), "signals": corpus.signals[i]})
     common: dict[str, Any] = {"of": settings.of, "weight": settings.weight, "heldout": record.heldout}
     total, kind = one_kind(phases.map("count", count_shard, read, temporary=True, common=common).values(), settings)
@@ -150,11 +150,9 @@ def distill_scores(
 def _score(phases: PhaseRunner, record: DistillScoring, places: DistillPlaces) -> dict:
     """Score documents with the learned model."""
     corpus = places.corpus
-    passed = (*record.reference, *corpus.exempt)
-    scored = Each(corpus.shards(without=passed), lambda i: {**corpus.shard(i), **_vectors(places, i)})
-    unscored = Each(corpus.sources.shards(passed), lambda i: {"kept": corpus.kept[i]})
+    judged, passed = corpus.judged(record.reference)
+    scored = Each(judged, lambda i: {**corpus.shard(i), **_vectors(places, i)})
     phases.map("score", score_shard, scored, common={"models": places.models, "settings": record.settings})
-    phases.map(
-        "null-scores", null_scores_shard, unscored, common={"signals": columns_of(record.settings), "groups": (HOST,)}
-    )
+    columns = {"signals": columns_of(record.settings), "groups": (HOST,)}
+    phases.map("null-scores", null_scores_shard, passed, common=columns)
     return {}

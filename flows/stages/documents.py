@@ -17,9 +17,8 @@ from pydantic import SerializeAsAny, TypeAdapter
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.stages.corpus import Corpus, pinned, work_of_steps
-from gristmill.flows.stages.index_selection import selection
-from gristmill.flows.stages.language_model.rewrites import rewrites
-from gristmill.flows.stages.source_shards import FoundShard, ShardFiles, SourceFormat, find_shards
+from gristmill.flows.stages.language_model import rewrites
+from gristmill.flows.stages.source_shards import FoundShard, ShardFiles, SourceFormat, find_shards, selection
 from gristmill.storage import files, layout
 from gristmill.tasks.documents.by_shard import Names
 from gristmill.tasks.documents.normalize import Normalize
@@ -216,8 +215,8 @@ def _ranged(record: Extraction, places: Sequence[ShardFiles], starts: str) -> It
 
 
 def _misread(record: Extraction, places: Sequence[ShardFiles], records: Mapping[int, dict]) -> dict[int, Range]:
-    """By the numbers of their shards the ranges that are read in the place of those that were not read as their whole
-    archive would be. Holds the records of one file's ranges."""
+    """By shard number, the ranges to read again because their records differ from those of the whole archive. Holds the
+    records of one file's ranges."""
     ranges: dict[int, Range] = {}
     for numbers in _ranged(record, places, "record"):
         read = [(part, _RANGE_READ.validate_python(records[i]["range"])) for i in numbers if (part := places[i].part)]
@@ -244,7 +243,7 @@ def _reading(
     divided: Mapping[int, Range],
 ) -> Callable[[int], dict[str, Any]]:
     """The source and the files of a shard, as the arguments of its job. `columns`: those of each source; `divided`:
-    ranges that are read in the place of those of the shards."""
+    ranges that replace those of the shards."""
 
     def arguments(number: int) -> dict[str, Any]:
         shard = places[number]

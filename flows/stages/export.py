@@ -129,7 +129,7 @@ def _export(phases: PhaseRunner, record: ExportFormat, places: ExportPlaces) -> 
 
 
 def _check_expression(where: str, corpus: Corpus) -> None:
-    """Raise ValueError for an expression that has no meaning on the columns of a corpus, ahead of any job. Reads the
+    """Raise ValueError for an expression that has no meaning on the columns of a corpus, before any job. Reads the
     ends of a shard's parts."""
     parts = [stage.part(0) for stage in corpus.measured]
     schema = pa.schema({field.name: field.type for part in parts for field in parquet.schema(part)})
@@ -147,7 +147,7 @@ def _own_columns(corpus: Corpus) -> tuple[OwnColumn, ...]:
 
 
 def _target(context: RunContext, export: Export) -> str:
-    """Absolute, since a worker may stand in another folder."""
+    """Absolute, because a worker may run in another folder."""
     return files.absolute(context.placed(export).to)
 
 
@@ -204,7 +204,7 @@ def _mark(target: str, part: layout.Part) -> None:
 
 
 def columns_of(recipe: Recipe) -> tuple[Column, ...]:
-    """What the recipe's steps measure, in their order, ahead of them the columns that every export has."""
+    """What the recipe's steps measure, in their order, before them the columns that every export has."""
     columns = {column.name: column for column in _ALWAYS}
     for step in recipe.steps:
         rules = step.rules if isinstance(step, RuleStep) else ()

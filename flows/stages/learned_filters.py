@@ -1,15 +1,15 @@
 """Learned filters: models trained on reference documents, scores of all others, a cut by scores.
 
-The three stages of a filter are `<step>_model`, `<step>` and `<step>_cut`; a step that names its models has not the
-first. What differs between filters is in the module that the step names as its work: `train_model`, `score_shard`,
-`bounds`. `perplexity` is one whose scores are also put into buckets, a stage of their own.
+The stages of a filter are `<step>_model`, unless the step names its models, `<step>` and `<step>_cut`. What differs
+between filters is in the module that the step names as its work: `train_model`, `score_shard`, `bounds`. `perplexity`
+is a filter whose scores are also put into buckets, in a stage of their own.
 
 `embedding` embeds documents once, scores the vectors with heads, and cuts by these scores. Its stages are
 `embedding_vectors`, `embedding` with the scores, and `embedding_cut`; without heads only the first. The first does not
 depend on heads, so a change of heads does not embed the documents again.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -67,7 +67,7 @@ class FilterCutting(Settings):
 
 @dataclass(frozen=True)
 class FilterPlaces:
-    """`work`: the module that does the filter's work; `models`: their files, for scoring; `scores`: the folder of the
+    """`work`: the module with the filter's work; `models`: files of models, for scoring; `scores`: the folder of the
     parts with scores, for the cut."""
 
     corpus: CorpusPlaces
@@ -79,9 +79,10 @@ class FilterPlaces:
 def learned_filter(
     context: RunContext, recipe: Recipe, corpus: Corpus, step: LearnedFilter, learns_from: Corpus | None = None
 ) -> Corpus:
-    """The corpus of the documents whose scores the filter keeps. Those of the reference are kept without a score, since
-    the models have seen them. `learns_from`: a part of the corpus that the model is trained on, not on all of it."""
-    paths = map(files.absolute, context.placed(step).named_models)  # a worker may run in another folder
+    """The corpus of the documents that the filter keeps. Documents of the reference are kept without a score, because
+    the models are trained on them. `learns_from`: the part of the corpus that the models are trained on; default:
+    all."""
+    paths = map(files.absolute, context.placed(step).named_models)  # because a worker may run in another folder
     named = tuple(RecordedFile(path, context.outside({"file": path}, partial(files.checksum, path))) for path in paths)
     trained = None if named else filter_model(context, recipe, corpus, step, learns_from or corpus)
     scores = filter_scores(context, corpus, step, named, trained)
@@ -164,17 +165,10 @@ def _score(phases: PhaseRunner, record: FilterScoring, places: FilterPlaces) -> 
     def arguments(i: int) -> dict[str, Any]:
         return {**corpus.shard(i), **({"signals": corpus.signals[i]} if record.reads else {})}
 
-    scored = Each(corpus.shards(without=_passed(record.reference, corpus)), arguments)
-    unscored = Each(corpus.sources.shards(_passed(record.reference, corpus)), lambda i: {"kept": corpus.kept[i]})
-    phases.map("score", scoring_work(places.work, record.scores, record.groups), scored, common=common)
-    columns = {"signals": record.scores, "groups": record.groups}
-    phases.map("null-scores", null_scores_shard, unscored, common=columns)
+    judged, passed = corpus.judged(record.reference)
+    phases.map("score", scoring_work(places.work, record.scores, record.groups), Each(judged, arguments), common=common)
+    phases.map("null-scores", null_scores_shard, passed, common={"signals": record.scores, "groups": record.groups})
     return {}
-
-
-def _passed(reference: Sequence[str], corpus: CorpusPlaces) -> tuple[str, ...]:
-    """The sources whose documents pass without a score: those of the reference, and those without the step."""
-    return (*reference, *corpus.exempt)
 
 
 def filter_cut(context: RunContext, corpus: Corpus, step: LearnedFilter, scores: StageResult) -> StageResult:
@@ -196,15 +190,14 @@ def filter_cut(context: RunContext, corpus: Corpus, step: LearnedFilter, scores:
 def _cut(phases: PhaseRunner, record: FilterCutting, places: FilterPlaces) -> dict:
     """Drop documents by their scores."""
     corpus = places.corpus
-    scored = corpus.shards(without=_passed(record.reference, corpus))
+    scored, passed = corpus.judged(record.reference)
     scores = Parts(places.scores, scored)
     bounds = phases.once(
         "bounds", find_bounds, {"work": places.work, "settings": record.settings, "scores": scores}, grows="documents"
     )
     judged = Each(scored, lambda i: {"kept": corpus.kept[i], "signals": (layout.part(places.scores, i),)})
-    kept = Each(corpus.sources.shards(_passed(record.reference, corpus)), lambda i: {"kept": corpus.kept[i]})
     phases.map("decide", decide_shard, judged, common={"decisions": ((record.step, bounds_of(bounds)),)})
-    phases.map("keep", keep_shard, kept, common={"step": record.step})
+    phases.map("keep", keep_shard, passed, common={"step": record.step})
     reasons = {"reasons": bounds["reasons"]} if "reasons" in bounds else {}
     if found := reasons.get("reasons"):
         phases.message(described_cut(found))
@@ -212,7 +205,7 @@ def _cut(phases: PhaseRunner, record: FilterCutting, places: FilterPlaces) -> di
 
 
 def work_without_libraries(step: LearnedFilter) -> Work:
-    """The work of a stage that reads scores: the libraries of the models decided only these, which are an input."""
+    """The work of a stage that reads scores, which are an input, so the models' libraries do not decide its output."""
     return replace(work_of_steps((step,)), libraries=())
 
 
@@ -232,7 +225,7 @@ def perplexity(
     remaining = learned_filter(context, recipe, corpus, step, learns_from)
     *measured, scores = remaining.measured
     places = corpus.places
-    scored = places.shards(without=_passed(step.reference, places))
+    scored, _ = places.judged(step.reference)
     spec = StageSpec(
         name="perplexity_bucket",
         version=1,
@@ -247,7 +240,7 @@ def perplexity(
     return replace(remaining, measured=(*measured, bucketed, scores), stages=stages)
 
 
-# The buckets are the same whichever are kept, and whatever else is cut.
+# The buckets do not depend on which of them are kept, and on other cuts.
 _WITHOUT_POLICY = {
     name: Cuts.model_fields[name].default for name in ("min_percentile", "max_percentile", "keep_buckets")
 }
@@ -305,8 +298,8 @@ def _embed(phases: PhaseRunner, record: DocumentEmbedding, places: EmbeddingVect
     """Embed documents."""
     corpus = places.corpus
     common = {"embedder": places.embedder, "settings": record.settings}
-    jobs = Each(corpus.shards(without=_passed(record.reference, corpus)), corpus.shard)
-    phases.map("embed", embed_shard, jobs, common=common)
+    judged, _ = corpus.judged(record.reference)
+    phases.map("embed", embed_shard, Each(judged, corpus.shard), common=common)
     return {}
 
 
@@ -352,11 +345,10 @@ def _score_heads(phases: PhaseRunner, record: HeadScores, places: EmbeddingPlace
     """Score documents with heads."""
     corpus = places.corpus
     common = {"heads": dict(places.heads), "settings": record.settings}
-    passed = _passed(record.reference, corpus)
-    scored = Each(corpus.shards(without=passed), lambda i: {"vectors": layout.part(places.vectors, i)})
+    judged, passed = corpus.judged(record.reference)
+    scored = Each(judged, lambda i: {"vectors": layout.part(places.vectors, i)})
     columns = tuple(column_of(name) for name in record.settings.heads)
-    unscored = Each(corpus.sources.shards(passed), lambda i: {"kept": corpus.kept[i]})
     phases.map("score", score_shard, scored, common=common)
-    phases.map("null-scores", null_scores_shard, unscored, common={"signals": columns})
+    phases.map("null-scores", null_scores_shard, passed, common={"signals": columns})
     heads = {name: head_files.load(file) for name, file in places.heads.items()}
     return {"heads": {name: {"kind": head.kind, **head.found} for name, head in heads.items()}}

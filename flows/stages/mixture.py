@@ -125,7 +125,7 @@ def mixture(
 ) -> StageResult:
     """The plan of `budget` tokens. `sources`: the source of each token shard; `heldout`: what training is evaluated on,
     the set of each shard of `heldout_tokens`, with the digest of its documents or an empty one; `grouped`: what is
-    trained on in place of the shards of sources; `seq_len`: of the rows that documents are packed into, None: they are
+    trained on instead of the sources' shards; `seq_len`: of the rows that documents are packed into, None: they are
     not."""
 
     def places() -> MixturePlaces:

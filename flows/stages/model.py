@@ -158,7 +158,7 @@ def _train(phases: PhaseRunner, record: ModelTraining, places: ModelPlaces) -> d
     store = files.join(places.folder, CHECKPOINTS) if places.out != places.folder else None
     joined = store is not None and places.nodes.count > 1
     if store and joined:
-        upload_newer(out / CHECKPOINTS, store, out)  # of a training on this machine alone
+        upload_newer(out / CHECKPOINTS, store, out)  # of a training on only this machine
     elif store and (checkpoint := restore(store, out, out / CHECKPOINTS, phases.message)):
         phases.message(f"{checkpoint.name} is from {store}")
     has_own = bool(committed(out / CHECKPOINTS)) or bool(store and stored(store))

@@ -227,17 +227,17 @@ def _train(phases: PhaseRunner, record: ProxyTraining, places: ProxyPlaces) -> d
             files.upload_file(str(out / name), files.join(places.folder, name))
     values = [name for name in RECORDED if name != METRICS]
     phases.once("record", ledger.record_files, {"names": values, "logs": [METRICS]})
-    # nobody goes on from a proxy's checkpoint, and there are hundreds of them
+    # no run resumes from a proxy's checkpoint, and there are hundreds of them
     shutil.rmtree(out / CHECKPOINTS)
     (out / RESULT).unlink()
     return {"tokens": result["tokens"], "metrics": {name: value for name, value in result.items() if "/" in name}}
 
 
 def run_record(proxy: ProxyConfig, tokens: int, learning_rate: float, pair: int, salt: int) -> ProxyTraining:
-    """All that decides a run beside its data. The salt is in the seed of the order alone."""
+    """The settings that decide a run, apart from its data. The salt changes only the seed of the order."""
     order = hashlib.blake2b(f"{pair}\0{salt}".encode(), digest_size=6).digest()
     training = proxy.run_training(tokens, learning_rate, pair, int.from_bytes(order, "little"))
-    # what these would add is seen at the end of the run alone, or by nobody
+    # their results are only read at the end of the run, or not at all
     seldom = {name: training.steps for name in ("eval_every", "checkpoint_every")} | {
         "monitor_every": training.steps + 1,
         "sample_tokens": 0,

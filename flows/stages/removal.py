@@ -155,9 +155,9 @@ def _find(phases: PhaseRunner, record: BenchmarkSearch, places: CorpusAndStage) 
     """Find items of benchmarks in documents."""
     common = {"index": places.stage, "settings": record.settings}
     corpus, shards = places.corpus, places.corpus.shards()
-    phases.map("find", find_shard, Each(corpus.applied, corpus.shard), common=common)
-    exempt = Each(corpus.sources.shards(corpus.exempt), lambda i: {"kept": corpus.kept[i]})
-    phases.map("pass", unsearched_shard, exempt)
+    judged, passed = corpus.judged()
+    phases.map("find", find_shard, Each(judged, corpus.shard), common=common)
+    phases.map("pass", unsearched_shard, passed)
     return phases.once(
         "split",
         split_benchmarks,
@@ -174,7 +174,8 @@ class TakedownLists(Settings):
 
 @dataclass(frozen=True)
 class AllowedCorpus(Corpus):
-    """A corpus without what lists exclude: of takedowns, and of sites. `before`: the corpus ahead of all lists."""
+    """A corpus without the documents that takedown lists and lists of sites exclude. `before`: the corpus before
+    them."""
 
     before: Corpus
 

@@ -122,10 +122,10 @@ def _permitted(context: RunContext, step: Rights, corpus: Corpus, before: Corpus
 def _keep(phases: PhaseRunner, record: SitePolicy, places: SiteRightsPlaces) -> dict:
     """Drop documents that the files of their sites reserve."""
     corpus = places.corpus
-    jobs = Each(corpus.applied, lambda i: {**corpus.shard(i), "extracted": places.extracted[i]})
+    judged, passed = corpus.judged()
+    jobs = Each(judged, lambda i: {**corpus.shard(i), "extracted": places.extracted[i]})
     phases.map("keep", keep_permitted, jobs, common={"sites": places.sites, "policy": record})
-    exempt = Each(corpus.sources.shards(corpus.exempt), lambda i: {"kept": corpus.kept[i]})
-    phases.map("pass", keep_shard, exempt, common={"step": STEP})
+    phases.map("pass", keep_shard, passed, common={"step": STEP})
     return {}
 
 

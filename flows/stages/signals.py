@@ -1,6 +1,6 @@
 """`signals` and `edited`, `rules`, `quality_bucket`: what is measured of documents, and what is decided by it.
 
-Document steps behind a corpus step are measured on the documents that are kept. A quality bucket is the best place that
+Document steps after a corpus step are measured on the documents that are kept. A quality bucket is the best place that
 several scores give a document.
 """
 
@@ -147,7 +147,7 @@ def _number(phases: PhaseRunner, record: Scorers, places: CorpusPlaces) -> dict:
     folder = gathered_folder(phases.folder)
     edges = phases.once("edges", find_edges, {"parts": Parts(folder, places.applied)} | settings, grows="documents")
     phases.map("number", bucket_shard, Each(places.applied, lambda i: {}), common=edges | settings)
-    exempt = Each(places.sources.shards(places.exempt), lambda i: {"kept": places.kept[i]})
-    phases.map("pass", unnumbered_shard, exempt)
+    _, passed = places.judged()
+    phases.map("pass", unnumbered_shard, passed)
     files.remove(folder)
     return edges

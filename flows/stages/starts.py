@@ -1,9 +1,9 @@
-"""The checkpoint of another model that a training begins with: that of its trunk, or of a shorter run of its recipe.
+"""The checkpoint of another model that a training starts from: of its trunk, or of a shorter run of its recipe.
 
-A branch begins where its recipe says (`gristmill.flows.recipe.trunk`). A recipe that was trained with fewer steps, and
-whose learning rate is the same up to a checkpoint, goes on from that checkpoint: the model is the same, to the bit, as
-if all steps were taken again, so its key does not know of it. This is so only if the mixture for more steps begins with
-the samples that were read, by `gristmill.training.trunk.read_digest`, and nothing else that decides a step differs.
+A branch starts where its recipe says (`gristmill.flows.recipe.trunk`). A recipe that was trained with fewer steps, and
+whose learning rate is the same up to a checkpoint, resumes from that checkpoint. The model is bit-identical to one that
+is trained from scratch, so its key does not include the start. This requires that the longer mixture begins with the
+same samples (`gristmill.training.trunk.read_digest`), and that all other settings that affect a step are equal.
 """
 
 from collections.abc import Iterator
@@ -24,9 +24,9 @@ from gristmill.training.run.tracking import METRICS, TIMING
 from gristmill.training.start import Start, offset_of
 from gristmill.training.trunk import read_digest, same_rates
 
-# Of the settings of training, what a shorter run may have had otherwise: the length and shape of the schedule, whose
-# rates are compared step by step, what is kept, and what is done after the last step.
-_OTHERWISE = (
+# Settings of training that may differ in a shorter run: the length and shape of the schedule, whose rates are compared
+# step by step, what is kept, and what is done after the last step.
+_MAY_DIFFER = (
     *("steps", "schedule", "decay_ratio", "final_ratio", "warmup_steps", "checkpoint_every", "keep_checkpoints"),
     *("keep_every", "profile_steps", "log_every", "sample_tokens", "sample_temperature", "sample_top_k"),
 )
@@ -34,7 +34,7 @@ _OTHERWISE = (
 
 @dataclass(frozen=True)
 class Beginning:
-    """`start`: a Start as JSON, or nothing; `lines`: see `ModelPlaces`; `note`: a sentence for the log."""
+    """`start`: a Start as JSON, or empty; `lines`: see `ModelPlaces`; `note`: a sentence for the log."""
 
     start: dict[str, Any] = field(default_factory=dict)
     lines: dict[str, str] = field(default_factory=dict)
@@ -42,8 +42,8 @@ class Beginning:
 
 
 def beginning(settings: MachineSettings, recipe: Recipe, data: Data, spec: StageSpec) -> Beginning:
-    """With what the training of a model begins that the home does not have: a checkpoint, or nothing. Raises ValueError
-    for a branch whose trunk does not fit, or has lost the checkpoint."""
+    """The checkpoint that the training of a new model starts from, if any. Raises ValueError for a branch whose trunk
+    does not fit, or has lost the checkpoint."""
     if data.branch is not None:
         return _of_branch(settings, recipe, data)
     return _of_shorter(settings, recipe, data, spec)
@@ -78,7 +78,7 @@ def _checkpoint(folder: str) -> dict[str, str]:
 
 
 def _manifest(settings: MachineSettings, label: str) -> TrainingManifest:
-    """The training manifest of a stage, with paths as they are in it. Raises ValueError where its files are gone."""
+    """The training manifest of a stage, with its paths unchanged. Raises ValueError if its files are gone."""
     try:
         address = files.join(settings.home, "stages", label, "mixture.json")
         return TrainingManifest.model_validate(checked_json.read(address))
@@ -91,8 +91,8 @@ def _own(data: Data) -> TrainingManifest:
 
 
 def _of_shorter(settings: MachineSettings, recipe: Recipe, data: Data, spec: StageSpec) -> Beginning:
-    """From the latest checkpoint of a finished model of this recipe name that the training can go on from. Without one,
-    but with a model of other steps, the note says why, and how to branch."""
+    """Start from the latest usable checkpoint of a finished model of the same recipe name. If there are only unusable
+    models with other numbers of steps, the note explains why, and how to branch."""
     best: tuple[int, str] | None = None
     label, steps, why = "", 0, ""
     for other, record in _siblings(settings, recipe, spec):
@@ -122,8 +122,8 @@ def _of_shorter(settings: MachineSettings, recipe: Recipe, data: Data, spec: Sta
 
 
 def _siblings(settings: MachineSettings, recipe: Recipe, spec: StageSpec) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Label and record of finished models of the recipe's name that differ from this one in what may be otherwise, and
-    perhaps in the mixture; those of the newest runs first. `plan` in a record: the label of the mixture."""
+    """Label and record of finished models of the recipe's name that differ only in settings that may differ, and
+    perhaps in the mixture, newest runs first. `plan` in a record: the label of the mixture."""
     ours = spec.record.model_dump(mode="json")
     labels = [label for run in runs_of(settings.home, recipe.name) for label in run.stages]
     for label in dict.fromkeys(label for label in labels if label.startswith("model-")):
@@ -142,22 +142,22 @@ def _siblings(settings: MachineSettings, recipe: Recipe, spec: StageSpec) -> Ite
 
 
 def _fixed(training: dict[str, Any]) -> dict[str, Any]:
-    """Settings of a record that both trainings must have, with today's defaults."""
-    return TrainingConfig.model_validate(training).model_dump(mode="json", exclude=set(_OTHERWISE))
+    """Settings of a record that both trainings must share, with current defaults."""
+    return TrainingConfig.model_validate(training).model_dump(mode="json", exclude=set(_MAY_DIFFER))
 
 
 def _last_common_step(
     settings: MachineSettings, recipe: Recipe, data: Data, label: str, trained: TrainingConfig, plan: str
 ) -> tuple[int, str]:
-    """The last step of a finished model with a checkpoint from which this training goes on as from scratch; 0, and the
-    reason, if there is none. `plan`: the label of its mixture."""
+    """The last step of a finished model with a checkpoint that this training can resume from; 0, and the reason, if
+    there is none. `plan`: the label of its mixture."""
     training, seq_len = recipe.training, recipe.model.seq_len
     if trained.steps >= training.steps:
         return 0, "only a training of more steps goes on from it"
     folder = files.join(settings.home, "stages", label)
     checkpoints = sorted(stored(files.join(folder, CHECKPOINTS)), reverse=True)
     reason = "it has no checkpoint from before its learning rate fell"
-    # its last step was evaluated because it was the last
+    # the last step is excluded: it was evaluated only because it was the last
     for step in [each for each in checkpoints if each < trained.steps]:
         if not same_rates(training, trained, seq_len, step):
             if training.schedule != "wsd":
@@ -178,7 +178,7 @@ def _last_common_step(
 
 
 def _evaluated(manifest: TrainingManifest) -> Any:
-    """What figures of evaluations depend on, and the guard's entropy of tokens, to which shares of all phases add."""
+    """Everything that evaluation results depend on, and the guard's entropy of tokens, which includes the shares."""
     sets = [(each.kind, each.name, each.digest, [shard.digest for shard in each.shards]) for each in manifest.heldout]
     shares = [round(source.share, 9) for source in manifest.sources]
     return manifest.token_bytes, manifest.tokenizer.digest, sets, shares

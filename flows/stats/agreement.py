@@ -1,12 +1,12 @@
-"""How far annotators agree beyond chance: kappa of all classes and of each, with bootstrap intervals.
+"""Agreement of annotators beyond chance: kappa over all classes and for each class, with bootstrap intervals.
 
-Of two annotators Cohen's kappa (1960), of more Fleiss' (1971). Grades have quadratic weights, so grades that are close
-agree in part: for two annotators as Cohen (1968), for more as Gwet (Handbook of Inter-Rater Reliability, 2014, chapter
-3). The kappa of a class compares it with all others, so its weights are those of equality.
+For two annotators it is Cohen's kappa (1960), for more Fleiss' (1971). Grades have quadratic weights, so similar grades
+count as partial agreement: for two annotators as in Cohen (1968), for more as in Gwet (Handbook of Inter-Rater
+Reliability, 2014, chapter 3). The kappa of a class compares it with all others, without weights.
 
-The bootstrap draws groups of documents, since those of one host are alike, and takes the percentiles of the kappas. It
-learns little of a group with most of the documents, so its intervals are too narrow then: in simulations with one group
-of 900 to 2,000 documents and 20 to 40 small ones they covered the true kappa in 74% to 84% of the cases.
+The bootstrap resamples groups of documents, since documents of one host are correlated, and takes the percentiles of
+the kappas. Its intervals are too narrow if one group has most of the documents: in simulations with one group of 900 to
+2,000 documents and 20 to 40 small ones they covered the true kappa in 74% to 84% of the cases.
 """
 
 from collections.abc import Sequence
@@ -17,11 +17,11 @@ import numpy as np
 
 LEVEL = 0.9
 REPLICATES = 1000
-MIN_DOCUMENTS = 20  # inside of a class, and outside: below this a kappa follows single documents
-MIN_GROUPS = 10  # that they come from
+MIN_DOCUMENTS = 20  # inside a class, and outside: with fewer, single documents decide a kappa
+MIN_GROUPS = 10  # of these documents
 MAX_CLASSES = 100
-MAX_GROUP_SHARE = 0.5  # of a group, above which the intervals are too narrow
-_AT_ONCE = 4_000_000  # numbers of a block of replicates
+MAX_GROUP_SHARE = 0.5  # of the documents in one group; above it the intervals are too narrow
+_BLOCK_SIZE = 4_000_000  # numbers of a block of replicates
 
 
 class UnidentifiedError(ValueError):
@@ -30,8 +30,8 @@ class UnidentifiedError(ValueError):
 
 @dataclass(frozen=True)
 class Kappa:
-    """`value`: 1 for full agreement, 0 for that of chance; `low`, `high`: ends of the interval at LEVEL; `observed`:
-    the share of agreement, with its weights, in [0, 1]; `documents`: with this class by any annotator."""
+    """`value`: 1 for full agreement, 0 for agreement by chance; `low`, `high`: ends of the interval at LEVEL;
+    `observed`: the weighted share of agreement, in [0, 1]; `documents`: that any annotator assigned to this class."""
 
     value: float
     low: float
@@ -42,8 +42,8 @@ class Kappa:
 
 @dataclass(frozen=True)
 class Agreement:
-    """`method`: the statistic; `largest_group`: the share of the documents that are of one group; `classes`: by class
-    its kappa, None where it has too few documents."""
+    """`method`: name of the statistic; `largest_group`: the share of documents in the largest group; `classes`: the
+    kappa of each class, None for a class with too few documents."""
 
     method: str
     annotators: int
@@ -54,26 +54,6 @@ class Agreement:
     classes: dict[str, Kappa | None]
 
 
-@dataclass(frozen=True)
-class _Patterns:
-    """Documents with the same annotations count together. `codes`: int64 (patterns, annotators); `of`: the pattern of
-    each row; `groups`: of each row, from 0; `counts`: the documents of each row."""
-
-    codes: np.ndarray
-    of: np.ndarray
-    groups: np.ndarray
-    counts: np.ndarray
-
-    def draw(self, seed: int) -> np.ndarray:
-        """The documents of each pattern: first as they are, then in each replicate: float64 (1 + REPLICATES, n)."""
-        r, size, count = np.random.default_rng(seed), int(self.groups.max()) + 1, len(self.codes)
-        rows = [np.bincount(self.of, self.counts, minlength=count)]
-        for _ in range(REPLICATES):
-            times = np.bincount(r.integers(size, size=size), minlength=size)
-            rows.append(np.bincount(self.of, times[self.groups] * self.counts, minlength=count))
-        return np.array(rows)
-
-
 def agreement(
     codes: np.ndarray,
     names: list[str],
@@ -81,29 +61,28 @@ def agreement(
     ordinal: np.ndarray | None = None,
     documents: np.ndarray | None = None,
 ) -> Agreement:
-    """The agreement of annotators. `codes`: int64 (rows, annotators), the place of each annotation in `names`, the
-    classes; `groups`: int64 (rows,), such as hosts; `ordinal`: the numbers that grades are, float64 (classes,);
-    `documents`: int64 (rows,), how many documents of a group have these annotations, by default one.
+    """The agreement of annotators. `codes`: int64 (rows, annotators), the index of each annotation in `names`, the
+    classes; `groups`: int64 (rows,), such as hosts; `ordinal`: the values of grades, float64 (classes,); `documents`:
+    int64 (rows,), the number of documents of a group with these annotations, default 1.
 
-    Raises UnidentifiedError where there are too few documents or groups in and outside of the most common class.
+    Raises UnidentifiedError if there are too few documents or groups in total, or outside the most common class.
     """
     annotators = codes.shape[1]
     groups = np.unique(groups, return_inverse=True)[1]
     documents = np.ones(len(codes), np.int64) if documents is None else documents
     _check(codes, names, groups, documents)
-    found, of = np.unique(codes, axis=0, return_inverse=True)
-    patterns = _Patterns(found, of.reshape(-1), groups, documents)
-    counts = patterns.draw(seed=0)
+    patterns, of = np.unique(codes, axis=0, return_inverse=True)
+    counts = _resampled(of.reshape(-1), groups, documents)
     weights = np.eye(len(names)) if ordinal is None else 1 - ((ordinal[:, None] - ordinal) / np.ptp(ordinal)) ** 2
     size = int(groups.max()) + 1
     total = int(documents.sum())
-    whole = _kappa(found, counts, weights, size, total)
+    whole = _kappa(patterns, counts, weights, size, total)
     classes: dict[str, Kappa | None] = {}
     for number, name in enumerate(names):
         own = (codes == number).any(axis=1)
         others = ~(codes == number).all(axis=1)
         is_enough = _is_enough(own, groups, documents) and _is_enough(others, groups, documents)
-        binary = (found == number).astype(np.int64)
+        binary = (patterns == number).astype(np.int64)
         classes[name] = _kappa(binary, counts, np.eye(2), size, int(documents[own].sum())) if is_enough else None
     method = "Cohen's kappa" if annotators == 2 else "Fleiss' kappa"
     method += "" if ordinal is None else " with quadratic weights"
@@ -111,12 +90,25 @@ def agreement(
     return Agreement(method, annotators, total, size, largest, whole, classes)
 
 
+def _resampled(pattern_of: np.ndarray, groups: np.ndarray, documents: np.ndarray) -> np.ndarray:
+    """The documents of each pattern of annotations, float64 (1 + REPLICATES, patterns): the data, then the replicates.
+
+    `pattern_of`, `groups`, `documents`: the pattern, the group (from 0) and the number of documents of each row.
+    """
+    draw, group_count, pattern_count = np.random.default_rng(0), int(groups.max()) + 1, int(pattern_of.max()) + 1
+    counts = [np.bincount(pattern_of, documents, minlength=pattern_count)]
+    for _ in range(REPLICATES):
+        times = np.bincount(draw.integers(group_count, size=group_count), minlength=group_count)
+        counts.append(np.bincount(pattern_of, times[groups] * documents, minlength=pattern_count))
+    return np.array(counts)
+
+
 def _is_enough(rows: np.ndarray, groups: np.ndarray, documents: np.ndarray) -> bool:
     return bool(documents[rows].sum() >= MIN_DOCUMENTS and len(np.unique(groups[rows])) >= MIN_GROUPS)
 
 
 def _check(codes: np.ndarray, names: list[str], groups: np.ndarray, documents: np.ndarray) -> None:
-    """Raise UnidentifiedError where no kappa is known."""
+    """Raise UnidentifiedError if the data do not identify kappa."""
     need = f"{MIN_DOCUMENTS} of {MIN_GROUPS} hosts are needed. Annotate more documents"
     total = int(documents.sum())
     if not total or not _is_enough(np.ones(len(codes), bool), groups, documents):
@@ -137,17 +129,17 @@ def _check(codes: np.ndarray, names: list[str], groups: np.ndarray, documents: n
 
 
 def _kappa(codes: np.ndarray, counts: np.ndarray, weights: np.ndarray, groups: int, documents: int) -> Kappa:
-    """The kappa of the documents, which are the first row of `counts`, with the interval that the other rows give.
+    """The kappa of the data, which is the first row of `counts`, with the interval from the replicates in other rows.
 
-    Without any disagreement all replicates are alike. Then the lower end is by the lowest share of agreement that gives
-    none in so many groups with a probability of 5%.
+    Without any disagreement all replicates are equal. Then the lower end is from the lowest share of agreement at which
+    no group disagrees with a probability of 5%.
     """
     agreement_of = _cohen if codes.shape[1] == 2 else _fleiss
-    block = max(1, _AT_ONCE // max(len(codes), len(weights) ** 2))
+    block = max(1, _BLOCK_SIZE // max(len(codes), len(weights) ** 2))
     pieces = [agreement_of(codes, counts[at : at + block], weights) for at in range(0, len(counts), block)]
     observed, expected = (np.concatenate(both) for both in zip(*pieces, strict=True))
     with np.errstate(divide="ignore", invalid="ignore"):
-        # a replicate with one class says nothing of agreement
+        # a replicate with one class has no kappa
         values = np.where(expected < 1 - 1e-12, (observed - expected) / (1 - expected), np.nan)
     tail = (1 - LEVEL) / 2
     low, high = np.nanquantile(values[1:], [tail, 1 - tail])
@@ -157,7 +149,7 @@ def _kappa(codes: np.ndarray, counts: np.ndarray, weights: np.ndarray, groups: i
 
 
 _Shares = tuple[np.ndarray, np.ndarray]
-"""The shares of agreement that were observed and that chance gives, of each row of counts."""
+"""The observed and the expected (by chance) share of agreement for each row of counts."""
 
 
 def _cohen(codes: np.ndarray, counts: np.ndarray, weights: np.ndarray) -> _Shares:
@@ -177,8 +169,8 @@ def _fleiss(codes: np.ndarray, counts: np.ndarray, weights: np.ndarray) -> _Shar
 
 
 def classes_of(columns: Sequence[Sequence[Any]]) -> tuple[np.ndarray, list[str], np.ndarray | None]:
-    """The first two arguments of `agreement` for columns of values, and the numbers that grades are. Raises
-    UnidentifiedError for more than MAX_CLASSES values."""
+    """Convert columns of values to `codes`, `names` and `ordinal` of `agreement`. Raises UnidentifiedError for more
+    than MAX_CLASSES values."""
     values = sorted({value for column in columns for value in column})
     if len(values) > MAX_CLASSES:
         raise UnidentifiedError(

@@ -1,15 +1,15 @@
-"""The critical batch: from which batch on do larger ones cost tokens?
+"""The critical batch: the batch size above which larger batches cost tokens.
 
-McCandlish et al. 2018 (An Empirical Model of Large-Batch Training, arXiv 1812.06162): a run with batches of B
-sequences needs 1 + B/C times the tokens of one with very small batches for the same loss, where C is the critical
-batch. Where the loss falls by `slope` for each factor e of tokens, runs on equal tokens therefore have the losses
+McCandlish et al. 2018 (An Empirical Model of Large-Batch Training, arXiv 1812.06162): for the same loss, a run
+with batches of B sequences needs 1 + B/C times the tokens of a run with very small batches, where C is the critical
+batch. If the loss falls by `slope` for each factor e of tokens, runs on the same number of tokens have the losses
 
     loss(B) = loss(0) + slope ln(1 + B/C)
 
-The slope is measured by runs of the smallest batch on half of the tokens, and C is fitted by least squares to the
-differences from the smallest batch. Its interval is a jackknife over pairs on the logarithm of C. An estimate is
-refused where the batches that were tried do not identify it, and where the losses do not follow the law, by an F test
-of its residuals against the noise of pairs: runs of a few steps are mostly warm-up, and show no critical batch.
+The slope is measured with runs of the smallest batch on half of the tokens, and C is fitted by least squares to the
+differences from the smallest batch. Its interval is a jackknife over pairs on the logarithm of C. There is no estimate
+if the batch sizes do not identify it, or if the losses do not follow the law, by an F test of its residuals against the
+noise of pairs: runs of a few steps are mostly warm-up and show no critical batch.
 """
 
 from dataclasses import dataclass
@@ -20,12 +20,12 @@ from scipy.special import fdtrc, stdtrit
 
 _STEPS = 200  # of the grid for each factor e of C
 _MISFIT = 0.01  # level of the test that the losses do not follow the law
-_MARGIN = np.log(16)  # of the grid beyond the batches that were tried
+_MARGIN = np.log(16)  # of the grid beyond the measured batch sizes
 
 
 @dataclass(frozen=True)
 class CriticalBatch:
-    """In sequences; `reason`: why there is none."""
+    """An estimate in sequences, with its interval. `reason`: why there is no estimate."""
 
     value: float | None
     low: float | None
@@ -35,11 +35,11 @@ class CriticalBatch:
 
 
 def critical_batch(batches: np.ndarray, losses: np.ndarray, gains: np.ndarray, level: float = 0.9) -> CriticalBatch:
-    """The critical batch by losses of equal tokens.
+    """Estimate the critical batch from the losses of runs on the same number of tokens.
 
-    batches: sequences, ascending (batches,). losses: bits per byte (pairs, batches). gains: of the smallest batch, bits
-    per byte at half of the tokens less those at all, of the first pairs (n,). ValueError if there are under three
-    pairs, batches or gains.
+    batches: sequences, ascending (batches,). losses: bits per byte (pairs, batches). gains: for the smallest batch, the
+    loss at half of the tokens minus the loss at all tokens, in bits per byte, of the first pairs (n,). Raises
+    ValueError for fewer than three pairs, batches or gains.
     """
     pairs = len(losses)
     if min(pairs, len(batches), len(gains)) < 3:
@@ -71,7 +71,7 @@ def _refused(reason: str) -> CriticalBatch:
 
 
 def _law(batches: np.ndarray, values: Any, gain: float) -> np.ndarray:
-    """Losses beyond the smallest batch's, for each critical batch (values, batches)."""
+    """Losses minus the loss of the smallest batch, for each critical batch (values, batches)."""
     return gain / np.log(2) * (np.log1p(batches / values) - np.log1p(batches[0] / values))
 
 

@@ -4,9 +4,9 @@ A pair's difference on a document is effect + pair + document + pair x document.
 and all documents is estimated as V(pairs) + V(documents) - V(pairs x documents), each from its own mean square, since
 the first two both count the third (Searle, Casella and McCulloch, Variance Components, 1992, chapter 4; Owen 2007,
 The pigeonhole bootstrap, has the same sum for means over a crossed sample). Degrees of freedom are Satterthwaite's
-(1946). Documents of one host are alike, so hosts are what is drawn: units of the evaluation sample
-(`EvaluationSet.units`), whose documents are summed before anything is squared. Learning rates are fixed: the effect may
-differ between the groups of pairs that have one, so pairs vary within these groups.
+(1946). Documents of one host are correlated, so hosts are the units of the evaluation sample
+(`EvaluationSet.units`), whose documents are summed before anything is squared. Learning rates are fixed effects: the
+effect may differ between the groups of pairs with one learning rate, so pairs vary within these groups.
 
 `Components` are the variance components of runs, fitted in closed form with the method of moments for a balanced layout
 (the same chapter 4): each mean square is set equal to its expectation, and a negative component is 0.
@@ -22,24 +22,24 @@ from scipy.special import fdtri
 
 from gristmill.flows.stats.runs import EvaluationSet
 
-# Level of the test that the pairs of a decision vary more than those of the bank. With a bank of half the variance
-# false verdicts then rise to 8%, without the test to 10%; at a quarter to 10% and 17%. It costs 1% of power.
+# Level of the test that the pairs of a decision vary more than the pairs of the bank. If the bank has half of the
+# variance, false verdicts rise to 8%, without the test to 10%; at a quarter to 10% and 17%. It costs 1% of power.
 UNLIKE = 0.1
 
 
-# With halves of the hosts this share of the bank's variance is taken as the seeds'. To take all of it gives up to 14%
-# false verdicts and 81% coverage with 12 pairs, where halves differ a third as much as seeds. A half gives at most 6%,
-# and 89% at least, with 3, 6 and 12 pairs and with banks of 4, 8 and 12, whatever halves add. It widens intervals where
-# they add nothing.
+# With `resample`, the share of the bank's variance that is attributed to seeds. With all of it there are up to 14%
+# false verdicts and 81% coverage with 12 pairs, if halves differ a third as much as seeds. With a half there are at
+# most 6% false verdicts and at least 89% coverage, with 3, 6 and 12 pairs and with banks of 4, 8 and 12, for any
+# variance of halves. It widens the intervals if halves add no variance.
 SEED_SHARE = 0.5
 
 
 @dataclass(frozen=True)
 class Estimate:
     """effect in bits per byte, positive if the candidate needs fewer. pair_variance: of one pair's difference.
-    half_variance: of the effect, by the sample of training hosts. document_variance: of the effect, by the sample of
-    documents, known with document_degrees. degrees: of their sum over the pairs; pair_degrees: of the variance of the
-    pairs without a bank."""
+    half_variance: of the effect, from the sample of training hosts. document_variance: of the effect, from the sample
+    of documents, with document_degrees degrees of freedom. degrees: of the total variance; pair_degrees: of the
+    variance of the pairs without a bank."""
 
     effect: float
     pair_variance: float
@@ -56,7 +56,7 @@ class Estimate:
 
     @property
     def shared_variance(self) -> float:
-        """What more pairs leave as it is."""
+        """The variance that more pairs do not reduce."""
         return self.document_variance + self.half_variance
 
     def variance_at(self, pairs: int) -> float:
@@ -65,9 +65,9 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Units:
-    """How documents make up units. For each judged set: its documents in the order of units, where each unit begins,
-    the places of these units, and what a sum of squares of its deviations is multiplied by. stratum: of each unit, the
-    first set that has documents of it."""
+    """The units of documents. For each judged set: its documents in the order of units, the start of each unit, the
+    indexes of these units, and the factor for a sum of squares of deviations. stratum: for each unit, the first set
+    with documents of it."""
 
     sets: tuple[tuple[np.ndarray, np.ndarray, np.ndarray, float], ...]
     stratum: np.ndarray
@@ -75,12 +75,12 @@ class Units:
 
 @lru_cache(maxsize=16)
 def units_of(evaluation: EvaluationSet) -> Units:
-    """Of the judged sets.
+    """The units of the judged sets.
 
-    A unit's deviation is too small, the more so the larger its share of the set. A sum of squares is divided by its
-    expectation under a working model, where a unit moves all its documents alike (Bell and McCaffrey 2002, Bias
-    reduction in standard errors for linear regression with multi-stage samples): for G units of as many documents each
-    that is G/(G-1).
+    A unit's deviation is biased toward 0, more so for a larger share of the set. A sum of squares is divided by its
+    expectation under a working model, in which all documents of a unit move together (Bell and McCaffrey 2002, Bias
+    reduction in standard errors for linear regression with multi-stage samples): with G units of equal size the factor
+    is G/(G-1).
     """
     numbers = np.unique(evaluation.units[evaluation.weights > 0])
     stratum, sets = np.full(len(numbers), -1), list[tuple[np.ndarray, np.ndarray, np.ndarray, float]]()
@@ -97,11 +97,11 @@ def units_of(evaluation: EvaluationSet) -> Units:
 
 
 def deviations(bits: np.ndarray, evaluation: EvaluationSet) -> np.ndarray:
-    """Of bits (..., documents), float64 (..., units): the sum of their squares is the variance of the measure by the
-    sample of units.
+    """Deviations of units for bits (..., documents), float64 (..., units): the sum of their squares is the variance of
+    the measure from the sample of units.
 
-    A unit's is the sum over its documents of bits beyond the set's bits per byte times a document's bytes: a ratio,
-    linearised (Cochran, Sampling Techniques, 1977, section 6.3; for clusters Liang and Zeger 1986).
+    A unit's deviation is the sum over its documents of bits minus the set's bits per byte times the document's bytes: a
+    linearized ratio (Cochran, Sampling Techniques, 1977, section 6.3; for clusters Liang and Zeger 1986).
     """
     units = units_of(evaluation)
     total = np.zeros((*bits.shape[:-1], len(units.stratum)))
@@ -113,7 +113,7 @@ def deviations(bits: np.ndarray, evaluation: EvaluationSet) -> np.ndarray:
 
 
 def within(values: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, int]:
-    """Values (pairs, ...) less the mean of their group, and their degrees of freedom. groups: int (pairs,)."""
+    """Values (pairs, ...) minus the mean of their group, and their degrees of freedom. groups: int (pairs,)."""
     numbers = np.unique(groups)
     centered = values.copy()
     for number in numbers:
@@ -124,7 +124,7 @@ def within(values: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, int]:
 def interaction(
     differences: np.ndarray, evaluation: EvaluationSet, groups: np.ndarray | None = None
 ) -> tuple[float, float]:
-    """What pair x document adds to the variance of one pair's difference, and its degrees of freedom.
+    """The part of the variance of one pair's difference from pair x document, and its degrees of freedom.
 
     differences: bits (pairs, documents). groups: see `estimate`.
     """
@@ -135,10 +135,10 @@ def interaction(
 
 
 def document_variance(differences: np.ndarray, evaluation: EvaluationSet) -> tuple[float, float]:
-    """Variance of the measure by the sample of documents, and its degrees of freedom.
+    """Variance of the measure from the sample of documents, and its degrees of freedom.
 
-    differences: bits (documents,), of one sample of pairs. Degrees follow from the observed fourth moment, so that a
-    few units that hold most of the variance count as few.
+    differences: bits (documents,), of one sample of pairs. Degrees follow from the observed fourth moment, so they
+    are low if a few units have most of the variance.
     """
     units, squares, spread = units_of(evaluation), deviations(differences, evaluation) ** 2, 0.0
     for number, (*_, scale) in enumerate(units.sets):
@@ -149,9 +149,9 @@ def document_variance(differences: np.ndarray, evaluation: EvaluationSet) -> tup
 
 
 def pooled_degrees(own: int, bank: int, shared: int) -> float:
-    """Degrees of freedom of a variance pooled from pairs and a bank that share so many base runs.
+    """Degrees of freedom of a variance pooled from pairs and a bank that share `shared` base runs.
 
-    Differences with the same base run correlate by a half, their squares by a quarter.
+    Differences with the same base run have a correlation of a half, their squares of a quarter.
     """
     total = own + bank
     return total**2 / (total + max(shared - 1, 0) / 2)
@@ -164,20 +164,20 @@ def estimate(
     resample: bool = False,
     groups: np.ndarray | None = None,
 ) -> Estimate:
-    """The effect of differences in bits (pairs, documents).
+    """Estimate the effect from differences in bits (pairs, documents).
 
     groups: int (pairs,), the number of each pair's learning rate, with equally many pairs at each; None: one for all.
-    The effect is the mean over these rates, and pairs vary about the effect at their own.
+    The effect is the mean over these rates, and pairs vary around the effect at their own rate.
 
     bank: variance of a pair's difference in the bank, its degrees of freedom, and how many of these pairs it shares. A
-    shared pair has the same base run on both sides. A bank that varies less than the pairs, by an F test, is left out.
+    shared pair has the same base run on both sides. A bank that varies less than the pairs, by an F test, is ignored.
 
-    resample: each pair has read its own half of the training hosts. N hosts vary about all hosts as halves of them vary
-    about the N (Shao and Wu 1989, A general theory for jackknife variance estimation: delete-half). So the variance of
-    pairs beyond that of seeds, which the bank has alone since both runs of an A/A pair read one half, is added once
-    more, and no number of pairs lessens it. Of the bank SEED_SHARE is subtracted; without a bank all of the pairs'
-    variance counts. Own and bank's pairs are not pooled. What halves do to single documents counts among pairs and
-    among documents: the interval is wider by that.
+    resample: each pair has read its own half of the training hosts. N hosts vary around the population as halves of
+    them vary around the N (Shao and Wu 1989, A general theory for jackknife variance estimation: delete-half). So the
+    variance of pairs beyond the variance of seeds is added once more, and more pairs do not reduce it. The bank has
+    only the variance of seeds, since both runs of an A/A pair read the same half: SEED_SHARE of it is subtracted;
+    without a bank the whole variance of pairs counts. Pairs of the bank are not pooled. The effect of halves on single
+    documents counts among pairs and among documents, which makes the interval a little wider.
     """
     pairs = len(differences)
     by_pair = evaluation.measure(differences)
@@ -195,15 +195,15 @@ def estimate(
             degrees = pooled_degrees(own_degrees, other_degrees, shared)
     among_documents, document_degrees = document_variance(differences.mean(axis=0), evaluation)
     common, common_degrees = interaction(differences, evaluation, groups)
-    # A variance is not negative: where documents do not differ beyond chance, pairs alone count.
+    # A variance is not negative: if documents do not differ beyond chance, only pairs count.
     of_documents = max(among_documents - common / pairs, 0.0)
-    # What pairs and halves add is known from the same pairs: one part.
+    # The variances of pairs and halves are estimated from the same pairs, so they are one part.
     parts = [(variance / pairs + of_halves, degrees)]
     if of_documents > 0:
         parts += [(among_documents, document_degrees), (common / pairs, common_degrees)]
     scale = sum(part**2 / freedom for part, freedom in parts)
     whole = variance / pairs + of_halves + of_documents
-    # max: without any noise, as with a bank of equal runs, there is nothing to weigh.
+    # Without any noise, as with a bank of equal runs, there is nothing to weigh.
     freedom = whole**2 / scale if scale > 0 else degrees
     return Estimate(
         float(by_pair.mean()),
@@ -220,12 +220,12 @@ def estimate(
 class Components(BaseModel):
     """Standard deviations in bits per byte.
 
-    pair: what a pair adds to all arms alike; it cancels in differences. sample: of what one arm's text in the order of
-    one pair adds. run: of one training beyond that; `fitted` cannot separate the two, so its `run` has both.
-    learning_rate: of an arm's effect from one learning rate to another, 0 in `fitted`. document: of an arm's effect
-    from one document of mean length to another of the same host; host: from one host to another, on all its documents.
-    run_document: of one run on one such document beyond all that. level, slope: the base's bits per byte, and what a
-    factor e of tokens takes from it.
+    pair: the effect of a pair on all arms, which cancels in differences. sample: the effect of an arm's sample of text
+    in the order of one pair. run: the remaining effect of one training; `fitted` cannot separate these two, so its
+    `run` has both. learning_rate: an arm's effect between learning rates, 0 in `fitted`. document: an arm's effect
+    between documents of mean length of the same host; host: between hosts, on all their documents. run_document: the
+    remaining effect of one run on one such document. level, slope: the base's bits per byte, and their decrease for a
+    factor e of tokens.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -247,27 +247,27 @@ class Components(BaseModel):
         return self
 
     def pair_variance(self, evaluation: EvaluationSet) -> float:
-        """Of a pair's difference between two arms."""
+        """Variance of a pair's difference between two arms."""
         return 2 * (self.sample**2 + self.run**2 + self.run_document**2 * _share(evaluation))
 
     def document_variance(self, evaluation: EvaluationSet) -> float:
-        """Of the effect, by the sample of documents and of their hosts."""
+        """Variance of the effect from the sample of documents and of their hosts."""
         of_hosts = self.host**2 / evaluation.effective_units
         return 2 * (self.document**2 * _share(evaluation) + of_hosts)
 
 
 def _share(evaluation: EvaluationSet) -> float:
-    """Variance of the measure if each document of mean length has variance 1."""
+    """The variance of the measure if each document of mean length has variance 1."""
     counts = np.array([len(evaluation.members(name)) for name in evaluation.judged])
     return float((1 / counts).sum() / len(counts) ** 2)
 
 
 def fitted(bits: np.ndarray, evaluation: EvaluationSet, groups: np.ndarray | None = None) -> Components:
-    """Components of runs, float64 (arms, pairs, documents), at least 2 of each.
+    """Fit components to the bits of runs, float64 (arms, pairs, documents), at least 2 of each.
 
-    groups: int (pairs,), the number of each pair's learning rate, by which the effect of an arm may differ; with 2 or
-    more pairs in one of them. Arms may be one arm's samples by salt, where the components of arms are then near 0.
-    ValueError if there are too few.
+    groups: int (pairs,), the number of each pair's learning rate, by which the effect of an arm may differ; one group
+    must have 2 or more pairs. Arms may be samples of one arm by salt; the components of arms are then near 0. Raises
+    ValueError for too few arms or pairs.
     """
     arms, pairs, _ = bits.shape
     groups = np.zeros(pairs, int) if groups is None else groups
@@ -282,7 +282,7 @@ def fitted(bits: np.ndarray, evaluation: EvaluationSet, groups: np.ndarray | Non
     root = {
         "pair": of_pair,
         "sample": 0.0,
-        # A run's measure holds its documents' part too.
+        # A run's measure includes the part of its documents.
         "run": of_run - of_run_document * share,
         "learning_rate": 0.0,
         "document": of_document,
@@ -304,7 +304,7 @@ def _from_measures(measure: np.ndarray, groups: np.ndarray) -> tuple[float, floa
 
 def _from_documents(bits: np.ndarray, evaluation: EvaluationSet, groups: np.ndarray) -> tuple[float, float, float]:
     """Variances of arm x document within hosts, arm x host and run x document, in bits per byte of a document of mean
-    length. Where no host has several documents, all that arms differ by counts as documents'."""
+    length. If no host has several documents, all differences of arms count as arm x document."""
     arms, pairs, _ = bits.shape
     among, in_runs, count = 0.0, 0.0, 0
     of_documents, in_hosts, of_hosts, between = 0.0, 0, 0.0, 0.0
@@ -312,7 +312,7 @@ def _from_documents(bits: np.ndarray, evaluation: EvaluationSet, groups: np.ndar
         documents = evaluation.members(name)
         size = evaluation.size[documents]
         values = bits[..., documents]
-        # Beyond the run's own bits per byte and the document's own difficulty in a pair.
+        # Subtract the run's bits per byte and the document's difficulty in a pair.
         values = values - values.sum(axis=-1, keepdims=True) / size.sum() * size
         values = (values - values.mean(axis=0)) / size.mean()
         by_arm = values.mean(axis=1)
@@ -322,8 +322,8 @@ def _from_documents(bits: np.ndarray, evaluation: EvaluationSet, groups: np.ndar
         among += float((by_arm**2).sum()) / (arms - 1)
         count += free
         _, host, counts = np.unique(evaluation.units[documents], return_inverse=True, return_counts=True)
-        # A host's deviation is per byte: a document of twice the bytes has twice the bits of it. A document's own has
-        # twice the variance.
+        # A host's deviation is per byte: a document with twice the bytes gets twice the bits of it. A document's own
+        # deviation has twice the variance.
         length = size / size.mean()
         weight = np.bincount(host, weights=length)
         slope = np.array([np.bincount(host, weights=row) for row in by_arm]) / weight

@@ -1,7 +1,7 @@
-"""How the values of a column are distributed over documents, in memory that does not grow with them.
+"""The distribution of a column over documents, in memory that does not grow with their number.
 
-Numbers are counted by their first eleven binary digits, which few different ones have. Texts are counted by their first
-100 characters, the most common 10,000 of a column.
+Numbers are rounded to eleven binary digits, so there are few different values. Texts are counted by their first 100
+characters, and only the 10,000 most common texts of a column are kept.
 """
 
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
-MAX_TEXTS = 10_000  # different ones of a column that are counted
+MAX_TEXTS = 10_000  # different texts of a column that are counted
 _MAX_CHARACTERS = 100  # of a text, by which it is counted
 _DIGITS = np.uint64(42)  # of the 52 of a float64's mantissa, left out
 
@@ -21,10 +21,10 @@ _DIGITS = np.uint64(42)  # of the 52 of a float64's mantissa, left out
 class Distribution:
     """The values of a column in some documents.
 
-    `documents`: with a value; `missing`: without one, or with NaN; `total`: the sum of numbers; `values`: the different
-    ones, ascending: numbers rounded toward zero, texts, or "yes" and "no", none for columns of other types; `counts`:
-    documents with each, int64 (n,); `error`: how many documents a text may have more than its count, 0 for up to 10,000
-    different texts.
+    `documents`: number of documents with a value; `missing`: without one, or with NaN; `total`: the sum of numbers;
+    `values`: the different values, ascending: numbers rounded toward zero, texts, or "yes" and "no"; empty for columns
+    of other types; `counts`: documents with each value, int64 (n,); `error`: by how many documents the count of a text
+    may be too low, 0 for up to 10,000 different texts.
     """
 
     documents: int = 0
@@ -35,7 +35,7 @@ class Distribution:
     error: int = 0
 
     def add(self, column: pa.Array | pa.ChunkedArray) -> None:
-        """Count the values of more documents."""
+        """Add the values of more documents."""
         there = pc.is_valid(column)
         if pa.types.is_floating(column.type):
             there = pc.and_(there, pc.invert(pc.fill_null(pc.is_nan(column), True)))
@@ -53,7 +53,7 @@ class Distribution:
             self._count(*pc.utf8_slice_codeunits(texts, 0, _MAX_CHARACTERS).value_counts().flatten())
 
     def join(self, other: "Distribution") -> None:
-        """Count the documents of another distribution of the same column, too."""
+        """Add the documents of another distribution of the same column."""
         self.documents += other.documents
         self.missing += other.missing
         self.total += other.total
@@ -66,7 +66,7 @@ class Distribution:
         return self.total / self.documents if self.documents and isfinite(self.total) else None
 
     def quantile(self, share: float) -> float | None:
-        """The least value that at least this share of the documents does not exceed; None where no number is."""
+        """The smallest value that at least this share of the documents does not exceed; None without numbers."""
         if not pa.types.is_floating(self.values.type) or not self.documents:
             return None
         # a rank is a whole number of documents, which a product of floats may miss by a rounding
@@ -79,12 +79,12 @@ class Distribution:
         return float(smaller.sum() / self.documents) if self.documents else 0.0
 
     def histogram(self, edges: np.ndarray) -> np.ndarray:
-        """How many documents lie between each two of the edges, int64; those beyond are in the outermost bins."""
+        """Documents in each bin between two edges, int64; values outside the edges count in the outermost bins."""
         values = np.clip(np.asarray(self.values.cast(pa.float64())), edges[0], edges[-1])
         return np.histogram(values, edges, weights=self.counts)[0].astype(np.int64)
 
     def most_common(self, n: int | None = None) -> list[tuple[str, int]]:
-        """Texts with their documents, the most frequent first, equal ones by their code points."""
+        """Texts and their numbers of documents, the most frequent first, ties in the order of code points."""
         order = np.argsort(-self.counts, kind="stable")[:n]
         return list(zip(self.values.take(order).to_pylist(), self.counts[order].tolist(), strict=True))
 
@@ -96,7 +96,7 @@ class Distribution:
         return shares and self.values.equals(other.values)
 
     def _count(self, values: pa.Array, counts: pa.Array | np.ndarray) -> None:
-        """Add documents with values, each of which is there once."""
+        """Add documents with values, which must be unique."""
         if not len(values):
             return
         both = pa.chunked_array([self.values.cast(values.type), values]).combine_chunks().dictionary_encode()
@@ -104,8 +104,8 @@ class Distribution:
         order = pc.sort_indices(both.dictionary)
         self.values, self.counts = both.dictionary.take(order), summed.astype(np.int64)[order]
         if len(self.counts) > MAX_TEXTS and is_text(values.type):
-            # The count of the first text beyond is taken from all. What one text loses at once, so many others lose,
-            # too: with n texts the error is at most 1 / (n + 1) of the documents.
+            # Subtract the count of the first text beyond MAX_TEXTS from all counts (Misra-Gries). Each text that loses
+            # documents shares the loss with n others, so the error is at most 1 / (n + 1) of the documents.
             less = int(np.sort(self.counts)[-MAX_TEXTS - 1])
             self.error += less
             frequent = self.counts > less
@@ -117,5 +117,5 @@ def is_number(type_: pa.DataType) -> bool:
 
 
 def is_text(type_: pa.DataType) -> bool:
-    """Whether values of the type are counted as texts: truth values are, too."""
+    """Whether values of the type are counted as texts; booleans are, too."""
     return pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_boolean(type_)

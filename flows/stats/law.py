@@ -1,25 +1,25 @@
-"""Chinchilla's law of the loss of N parameters trained on D tokens, fitted to a grid of runs.
+"""Chinchilla's law for the loss of N parameters trained on D tokens, fitted to a grid of runs.
 
     L(N, D) = E + A N^-alpha + B D^-beta        (Hoffmann et al. 2022, arXiv 2203.15556, equation 10)
 
-Variable projection (Golub and Pereyra 1973): for given exponents the rest is linear, and its best values with E, A, B
->= 0 are found exactly; so only two of the five parameters are searched, and the search does not end in one of the poor
-local minima of which Besiroglu et al. (2024, arXiv 2404.10102) tell.
+The fit uses variable projection (Golub and Pereyra 1973): for given exponents the rest is linear, and the best E, A, B
+>= 0 are computed exactly. So only two of the five parameters are searched, and the search avoids the poor local minima
+that Besiroglu et al. (2024, arXiv 2404.10102) report.
 
-What is minimized is the sum over runs of Huber's loss of the relative error L(N, D) / loss - 1. Hoffmann and Besiroglu
-take Huber's loss of log L(N, D) - log loss, which is the same to first order, but not linear in E, A and B. Their
-threshold, 0.001, is far below the noise of a small run: every error would count by its absolute value, and a fit of few
-runs loses a third of its efficiency. Here it is 1.345 times the standard deviation of the errors, estimated by their
-median: 95% efficient for normal noise (Holland and Welsch 1977), while a run that went wrong has little weight.
+The objective is the sum over runs of Huber's loss of the relative error L(N, D) / loss - 1. Hoffmann and Besiroglu use
+Huber's loss of log L(N, D) - log loss, which is the same to first order, but not linear in E, A and B. Their threshold,
+0.001, is far below the noise of a small run: every error would count by its absolute value, and a fit of few runs would
+lose a third of its efficiency. Here it is 1.345 times the standard deviation of the errors, estimated from their
+median: 95% efficient for normal noise (Holland and Welsch 1977), with little weight for a failed run.
 
 `optimum` is the best split of a compute budget between parameters and tokens. Training on one token costs k N^p
 floating-point operations; k and p are fitted to the models of the grid. With k = 6 and p = 1 this is Hoffmann's
-C = 6 N D, and the optimum is equation 4 of arXiv 2203.15556. Attention and the embedding lookup make p differ from 1 in
-small models.
+C = 6 N D, and the optimum is equation 4 of arXiv 2203.15556. In small models p differs from 1 because of attention and
+the embedding lookup.
 
 `forecast` predicts a run before it is trained. `leave_future_out` compares laws that are fitted to the smaller runs of
-a grid with its larger runs: the only test of the form of a law that a grid itself offers, since errors within the fit
-say nothing of an extrapolation.
+a grid with its larger runs. This is the only test of a law's form that a grid allows, since errors within the fit do
+not show how well the law extrapolates.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,18 +30,18 @@ from scipy.optimize import minimize, nnls
 from scipy.stats import t as student
 
 PARAMETERS = 5
-MIN_RUNS = PARAMETERS + 2  # fewer leave an interval that says nothing: the 95% point of t with one degree is 6.3
-MIN_VALUES = 3  # of sizes, and of token budgets: a power and a constant go through two of them exactly
-_EXPONENTS = (0.01, 3.0)  # searched between
+MIN_RUNS = PARAMETERS + 2  # with fewer the interval is useless: the 95% point of t with one degree is 6.3
+MIN_VALUES = 3  # sizes, and token budgets: a power and a constant fit two of them exactly
+_EXPONENTS = (0.01, 3.0)  # bounds of the search
 _STARTS = (0.1, 0.25, 0.5, 0.9)
 _HUBER = 1.345
-_ROUNDS = 30  # of weights; a fit of real runs takes under ten
+_ROUNDS = 30  # of reweighting; a fit of real runs takes fewer than ten
 
 
 @dataclass(frozen=True)
 class ScalingRuns:
-    """Finished runs, each array float64 (runs,): parameters of the model, tokens of training, and the loss, in any unit
-    that is positive."""
+    """Finished runs, each array float64 (runs,): parameters of the model, tokens of training, and the loss, in any
+    positive unit."""
 
     parameters: np.ndarray
     tokens: np.ndarray
@@ -69,7 +69,7 @@ class ScalingRuns:
 
 @dataclass(frozen=True)
 class ScalingLaw:
-    """E: the loss of an infinite model on infinite data; A, alpha: of size; B, beta: of tokens."""
+    """E: the loss of an infinite model on infinite data; A, alpha: the term of size; B, beta: the term of tokens."""
 
     E: float
     A: float
@@ -78,14 +78,14 @@ class ScalingLaw:
     beta: float
 
     def loss(self, parameters: np.ndarray | float, tokens: np.ndarray | float) -> np.ndarray:
-        """The loss of models of so many parameters on so many tokens, in the unit of the runs; arrays broadcast."""
+        """The predicted loss, in the unit of the runs; arrays broadcast."""
         n, d = np.asarray(parameters, float), np.asarray(tokens, float)
         return self.E + self.A * n**-self.alpha + self.B * d**-self.beta
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A value, and the bounds between which it lies with the probability `level`."""
+    """A value and its interval at the confidence `level`."""
 
     value: float
     low: float
@@ -95,11 +95,11 @@ class Interval:
 
 @dataclass(frozen=True)
 class Fit:
-    """A law and how well its runs know it.
+    """A law and its uncertainty.
 
     `errors`: relative error of each run, float64 (runs,). `deviation`: standard deviation of the noise of one run,
-    relative to its loss. `covariance`: that of the parameters per unit of the noise's variance, (5, 5), in the order E,
-    A, alpha, B, beta, where A and B are the terms' sizes at the runs' geometric mean. `threshold`: Huber's.
+    relative to its loss. `covariance`: of the parameters, per unit of the noise's variance, (5, 5), in the order E, A,
+    alpha, B, beta, where A and B are the sizes of the terms at the runs' geometric mean. `threshold`: Huber's.
     """
 
     law: ScalingLaw
@@ -115,11 +115,11 @@ class Fit:
         return len(self.runs) - PARAMETERS
 
     def prediction(self, parameters: float, tokens: float, level: float = 0.9) -> Interval:
-        """The loss of one run that is still to be trained: a t interval of nonlinear regression.
+        """Predict the loss of a future run, with a t interval of nonlinear regression.
 
-        The law is linearised at its parameters (Seber and Wild 1989, section 5.1), and the noise of the new run joins
-        the error of the law. Its noise relative to its loss is taken to be that of the fitted runs. The bounds are a
-        factor above and below. `tests/flows/scaling/test_law.py` has their coverage at ten times the compute.
+        The law is linearized at its parameters (Seber and Wild 1989, section 5.1), and the noise of the new run is
+        added to the error of the law. Its relative noise is assumed to equal that of the fitted runs. The bounds are a
+        factor above and below the value. `tests/flows/scaling/test_law.py` measures coverage at ten times the compute.
         """
         value = float(self.law.loss(parameters, tokens))
         slope = _slopes(self.law, self.runs, np.array([parameters]), np.array([tokens]))[0] / value
@@ -128,15 +128,15 @@ class Fit:
         return Interval(value, value / factor, value * factor, level)
 
     def mean_error(self, parameters: np.ndarray, tokens: np.ndarray) -> float:
-        """Standard deviation of the mean relative error of further runs under the law: that of their noise and that of
-        the law, which errs alike for all of them. Both arrays float64 (runs,)."""
+        """Standard deviation of the mean relative error of further runs under the law: from their noise, and from the
+        error of the law, which they share. Both arrays float64 (runs,)."""
         slopes = _slopes(self.law, self.runs, parameters, tokens) / self.law.loss(parameters, tokens)[:, None]
         slope = slopes.mean(axis=0)
         return self.deviation * float(np.sqrt(1 / len(parameters) + slope @ self.covariance @ slope))
 
 
 def fit(runs: ScalingRuns) -> Fit:
-    """The law of a grid of runs. Raises ValueError, with the remedy, for runs that do not determine one."""
+    """Fit the law of a grid of runs. Raises ValueError, with the fix, if the runs do not identify it."""
     if problem := runs.problem:
         raise ValueError(problem)
     terms = _Terms(runs)
@@ -153,9 +153,9 @@ def fit(runs: ScalingRuns) -> Fit:
 
 
 def bootstrap(fitted: Fit, draws: int, seed: int) -> list[ScalingLaw]:
-    """Laws of `draws` samples of the runs with replacement: whole runs are drawn, as each has noise of its own.
+    """Laws of `draws` samples of the runs with replacement.
 
-    A sample with too few different sizes or budgets is drawn again. Threshold and start are those of the fit.
+    A sample with too few different sizes or budgets is drawn again. Threshold and start are taken from the fit.
     """
     generator = np.random.default_rng(seed)
     laws: list[ScalingLaw] = []
@@ -171,8 +171,8 @@ def bootstrap(fitted: Fit, draws: int, seed: int) -> list[ScalingLaw]:
 
 
 class _Terms:
-    """The three terms of the law for given exponents, scaled to 1 at the geometric mean of the runs: powers of numbers
-    as large as tokens leave the digits of a float."""
+    """The three terms of the law for given exponents, scaled to 1 at the geometric mean of the runs, since powers of
+    numbers as large as tokens exceed the precision of a float."""
 
     def __init__(self, runs: ScalingRuns) -> None:
         self.loss = runs.loss
@@ -187,7 +187,7 @@ class _Terms:
         return values, norm**2
 
     def search(self, start: tuple[float, float], weights: np.ndarray) -> tuple[float, float]:
-        """The exponents with the smallest sum, from a start on; `weights`: square roots of those of the runs."""
+        """The exponents with the smallest sum, searched from `start`; `weights`: square roots of the runs' weights."""
         low, high = _EXPONENTS
         first = np.clip(start, low, high / 1.2)
         result = minimize(
@@ -240,7 +240,7 @@ def _reweighted(
 
 def _deviation(errors: np.ndarray, threshold: float) -> float:
     """Standard deviation of the noise of a fit by Huber's loss (Huber 1981, section 7.6): errors count up to the
-    threshold, and the share of runs that are beyond it makes the fit less certain."""
+    threshold, and the share of runs beyond it makes the fit less certain."""
     count = len(errors)
     within = np.mean(np.abs(errors) <= threshold)
     correction = 1 + PARAMETERS / count * (1 - within) / within
@@ -254,7 +254,7 @@ def _centres(runs: ScalingRuns) -> tuple[float, float]:
 
 
 def _slopes(law: ScalingLaw, runs: ScalingRuns, parameters: np.ndarray, tokens: np.ndarray) -> np.ndarray:
-    """Derivatives of the loss by E, A, alpha, B, beta, (points, 5), with A and B as in `Fit.covariance`."""
+    """Derivatives of the loss with respect to E, A, alpha, B, beta, (points, 5), A and B as in `Fit.covariance`."""
     middle_n, middle_d = _centres(runs)
     log_n, log_d = np.log(parameters / middle_n), np.log(tokens / middle_d)
     size, data = np.exp(-law.alpha * log_n), np.exp(-law.beta * log_d)
@@ -270,7 +270,7 @@ class TokenCost:
     power: float
 
     def flops(self, parameters: np.ndarray | float, tokens: np.ndarray | float) -> np.ndarray:
-        """Operations of a whole run; arrays broadcast."""
+        """Operations of a run; arrays broadcast."""
         return self.scale * np.asarray(parameters, float) ** self.power * np.asarray(tokens, float)
 
 
@@ -286,7 +286,7 @@ class Optimum:
 
 @dataclass(frozen=True)
 class OptimumIntervals:
-    """Percentile intervals of an optimum over bootstrapped laws. The loss is that of the law, without a run's noise."""
+    """Percentile intervals of an optimum over bootstrapped laws. The loss does not include a run's noise."""
 
     compute: float
     parameters: Interval
@@ -295,7 +295,7 @@ class OptimumIntervals:
 
 
 def token_cost(parameters: np.ndarray, flops_per_token: np.ndarray) -> TokenCost:
-    """Least squares of the logarithms; both arrays float64 (models,). Raises ValueError for models of one size."""
+    """Fit the cost by least squares of logarithms; arrays float64 (models,). Raises ValueError for a single size."""
     if len(np.unique(parameters)) < 2:
         raise ValueError("the models have one size, so the cost of another size is unknown; use two sizes or more")
     power, constant = np.polyfit(np.log(parameters), np.log(flops_per_token), 1)
@@ -303,10 +303,10 @@ def token_cost(parameters: np.ndarray, flops_per_token: np.ndarray) -> TokenCost
 
 
 def optimum(law: ScalingLaw, cost: TokenCost, compute: float) -> Optimum:
-    """Where the derivative of the loss along runs of equal compute is zero.
+    """The minimum of the loss over runs of equal compute, in closed form.
 
-    A law without a term for size (A = 0) asks for a model of no parameters on endless tokens, one without a term for
-    data (B = 0) for the reverse: 0 and infinity are returned, with the loss E.
+    For a law without a term for size (A = 0) the optimum has no parameters and infinite tokens, without a term for data
+    (B = 0) the reverse; the loss is then E.
     """
     scaled = compute / cost.scale
     if not law.A or not law.B:
@@ -335,10 +335,10 @@ def optimum_intervals(
 
 @dataclass(frozen=True)
 class Forecast:
-    """The loss of a run of `tokens` tokens of a model of so many `parameters`.
+    """The predicted loss of a model with `parameters` parameters trained on `tokens` tokens.
 
-    `runs`: the keys of the runs that the law was fitted to, sorted; `reach`: the run's compute over the largest of
-    theirs.
+    `runs`: the sorted keys of the runs that the law was fitted to; `reach`: the run's compute divided by the largest
+    compute of these.
     """
 
     parameters: int
@@ -350,8 +350,8 @@ class Forecast:
 
 @dataclass(frozen=True)
 class ForecastCheck:
-    """The loss that came. `error`: the forecast over it, less one. `outside`: how far the loss is beyond the nearer
-    bound of the interval, relative to that bound; 0 inside."""
+    """The measured loss. `error`: the forecast divided by it, minus one. `outside`: how far the loss is beyond the
+    nearer bound of the interval, relative to that bound; 0 inside."""
 
     loss: float
     inside: bool
@@ -364,20 +364,20 @@ def forecast(fitted: Fit, keys: tuple[str, ...], parameters: int, tokens: int, r
     return Forecast(parameters, tokens, reach, fitted.prediction(parameters, tokens, level), tuple(sorted(keys)))
 
 
-def check(claimed: Interval, loss: float) -> ForecastCheck:
-    """Compare the loss of a finished run with what was claimed of it."""
-    inside = claimed.low <= loss <= claimed.high
-    bound = claimed.low if loss < claimed.low else claimed.high
-    return ForecastCheck(loss, inside, claimed.value / loss - 1, 0.0 if inside else abs(loss / bound - 1))
+def check(predicted: Interval, loss: float) -> ForecastCheck:
+    """Compare the loss of a finished run with its forecast."""
+    inside = predicted.low <= loss <= predicted.high
+    bound = predicted.low if loss < predicted.low else predicted.high
+    return ForecastCheck(loss, inside, predicted.value / loss - 1, 0.0 if inside else abs(loss / bound - 1))
 
 
 @dataclass(frozen=True)
 class FutureErrors:
-    """A law of the runs with at most `compute` operations, and the runs with more.
+    """Errors of a law that is fitted to the runs with at most `compute` operations, on the runs with more.
 
-    `reach`: the largest compute that is predicted over the largest in the fit. `error`: mean of the relative errors'
-    absolute values; `bias`: their mean, above 0 where the loss is predicted too high. `inside`: how many of the
-    `predicted` runs lie within their own interval; the runs of one fit share its error, so these are not independent.
+    `reach`: the largest predicted compute divided by the largest in the fit. `error`: mean absolute relative error;
+    `bias`: mean relative error, above 0 if predictions are too high. `inside`: how many of the `predicted` runs are
+    inside their interval; the predictions of one fit share its error, so these are not independent.
     """
 
     compute: float
@@ -390,7 +390,7 @@ class FutureErrors:
 
 
 def leave_future_out(runs: ScalingRuns, compute: np.ndarray, level: float = 0.9) -> list[FutureErrors]:
-    """A row for every compute from which on a law can be fitted and a run is left; `compute`: float64 (runs,)."""
+    """A row for every compute at which a law can be fitted and runs remain; `compute`: float64 (runs,)."""
     return list(_rows(runs, compute, level))
 
 

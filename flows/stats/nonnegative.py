@@ -1,10 +1,10 @@
-"""What measurements say of a sum of costs, none of which is negative: the range of all that is compatible with them.
+"""Predict a sum of nonnegative costs from measurements, with the range of all values compatible with them.
 
 Costs of jobs are y = X theta + noise with theta >= 0: a part for each process, a part for each job, parts in proportion
-to what a job reads. A prediction is a sum L theta. Where the measurements cannot tell the parts apart, the value that
-fits best says nothing, so the range is what counts: all v for which some theta >= 0 with L theta = v fits the
-measurements nearly as well as the best one, by the F test of a profile likelihood. It is narrow where parts that cannot
-be told apart grow alike, and wide where they do not.
+to the input of a job. A prediction is a sum L theta. If the measurements do not identify the parts, the best fit is
+meaningless, so the prediction is a range: all v for which some theta >= 0 with L theta = v fits the measurements nearly
+as well as the best one, by the F test of a profile likelihood. The range is narrow if parts that cannot be separated
+grow at the same rate, and wide if they do not.
 """
 
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ from scipy.optimize import nnls
 from scipy.stats import t
 
 LEVEL = 0.95
-# Few jobs do not say how much their costs vary. What is expected of them, the standard deviation as a share of a job's
-# cost, counts as much as so many jobs. Of 41 phases of tests/benchmarks/test_capacity.py with at least 8 jobs it was
-# .01 to .16 in 37, and .4 to .8 in four, in each of which one job took much longer than the others.
+# A few jobs do not show how much costs vary, so the expected standard deviation, as a share of a job's cost, weighs as
+# much as EXPECTED_WEIGHT jobs. In 41 phases of tests/benchmarks/test_capacity.py with at least 8 jobs it was .01 to .16
+# in 37, and .4 to .8 in four, in each of which one job took much longer than the others.
 EXPECTED_DEVIATION, EXPECTED_WEIGHT = 0.15, 4.0
-# What small costs vary by, in their unit, whatever they are, as a share of which EXPECTED_DEVIATION is.
+# The deviation of small costs, in their unit, does not shrink below that of a cost of this size.
 FLOOR = 0.05
-_ROUNDS = 6  # of weights by fitted values, which settle sooner
+_ROUNDS = 6  # of reweighting by fitted values, which converges sooner
 _HALVINGS = 40
 _PENALTY = 1e5
 
@@ -36,10 +36,10 @@ class CostRange:
 
 
 def predict(design: np.ndarray, costs: np.ndarray, target: np.ndarray, jobs: int) -> CostRange:
-    """The range of `target @ theta`, and of the sum of that over so many new jobs, which vary, too.
+    """Predict `target @ theta`, the summed cost of `jobs` new jobs, including the noise of these jobs.
 
-    `design`: float64 (n, p), not negative; `costs`: (n,), in seconds; `target`: (p,), not negative. A column of zeros
-    whose target is not zero was not measured: raises ValueError.
+    `design`: float64 (n, p), not negative; `costs`: (n,), in seconds; `target`: (p,), not negative. Raises ValueError
+    for a column of zeros whose target is not zero, since such a cost was not measured.
     """
     norms = np.sqrt((design**2).sum(0))
     if (target[norms == 0] > 0).any():
@@ -71,7 +71,7 @@ def predict(design: np.ndarray, costs: np.ndarray, target: np.ndarray, jobs: int
 
 
 def _reduce(design: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """As many rows as columns at the most, with the same differences of sums of squares."""
+    """Reduce to at most as many rows as columns, with the same differences between sums of squares."""
     if len(design) <= design.shape[1]:
         return design, values
     orthogonal, triangle = np.linalg.qr(design)
@@ -79,7 +79,7 @@ def _reduce(design: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 def _end(design: np.ndarray, values: np.ndarray, target: np.ndarray, value: float, limit: float, up: bool) -> float:
-    """How far the prediction can go, up or down, before the sum of squares is above the limit."""
+    """The end of the range, upper or lower: where the sum of squares reaches the limit."""
 
     def fits(goal: float) -> bool:
         return _squares(design, values, target, goal) <= limit

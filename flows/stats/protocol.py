@@ -1,50 +1,51 @@
-"""How two or more recipes are compared, declared before the first run.
+"""The protocol for comparing two or more recipes, declared before the first run.
 
 1. *Pairs.* Every arm trains with the same pair number, which seeds weights and order; the effect is the mean over
    pairs of base minus candidate, in bits per byte, averaged over the judged evaluation sets. What a pair adds to all
    arms cancels.
-2. *Two learning rates*, a small and the tuned one, since verdicts of proxy models flip with it (arXiv 2512.24503). Each
-   pair is trained at one of them, and they alternate over pairs: most of a pair's noise is the sample of text that it
-   reads, which two runs on the same text share. The effect is the mean over pairs, with equally many at each rate.
-   Learning rates are a fixed choice: a verdict is about these, and pairs vary about the effect at their own. They
-   *disagree* if, where a boundary is crossed, the effect at one of them has the
-   other sign than the mean. The verdict is then withheld, and sampling of this candidate ends. That can only take
-   verdicts away, so no error rate rises.
-3. *Interval.* A t interval over pairs; with 3 or 4 pairs a percentile bootstrap covers far less than it says. The
-   variance of a pair is pooled with that of the A/A bank of the same proxy, tokens and learning rates, with its
+2. *Two learning rates*, a small one and the tuned one, since verdicts of proxy models can flip with the learning rate
+   (arXiv 2512.24503). Each pair is trained at one of them, and they alternate over pairs: most of a pair's noise is the
+   sample of text that it reads, which two runs on the same text share. The effect is the mean over pairs, with the same
+   number at each rate. Learning rates are a fixed choice: a verdict is about these rates, and pairs vary around the
+   effect at their own. The rates *disagree* if a boundary is crossed and the effect at one of them has a different sign
+   from the mean. The verdict is then withheld, and sampling of this candidate ends. This can only remove verdicts, so
+   no error rate rises.
+3. *Interval.* A t interval over pairs, since with 3 or 4 pairs a percentile bootstrap has far too little coverage. The
+   variance of a pair is pooled with the variance of the A/A bank of the same proxy, tokens and learning rates, with its
    degrees of freedom, unless the decision's own pairs vary more (an F test at 10%). Evaluation documents are a random
-   sample too: pairs and documents are crossed random effects, their variances are added with Satterthwaite's degrees of
-   freedom (`crossed`). Documents of one host are alike, so hosts are drawn, and documents only with them.
-4. *Looks.* After declared numbers of pairs the statistic is compared with a boundary that spends a two-sided error of
-   alpha t^2 up to the share t of the pairs (Lan and DeMets 1983; Kim and DeMets 1987; Jennison and Turnbull, Group
-   Sequential Methods, 2000, chapter 7). A t statistic is compared through its tail probability (section 3.8). A
-   decision ends at its last look: more pairs afterwards, because the result was not clear, are a new decision on new
-   pair numbers (`first_pair`). It also ends where a verdict has become unlikely (`futility`): where even an effect that
-   the last look would detect with probability WANTED_POWER would cross the last boundary with less than this
-   probability (`sequential.conditional_power`; Lan, Simon and Halperin 1982, Stochastically curtailed tests in
-   long-term clinical trials). The boundaries do not count on it, so it can only take verdicts away.
+   sample too: pairs and documents are crossed random effects, whose variances are added with Satterthwaite's degrees of
+   freedom (`crossed`). Documents of one host are correlated, so the sampling unit is the host.
+4. *Interim analyses (looks).* After declared numbers of pairs the statistic is compared with a boundary that spends a
+   two-sided error of alpha t^2 up to the share t of the pairs (Lan and DeMets 1983; Kim and DeMets 1987; Jennison and
+   Turnbull, Group Sequential Methods, 2000, chapter 7). A t statistic is compared through its tail probability (section
+   3.8). A decision ends at its last look: more pairs after an unclear result are a new decision on new pair numbers
+   (`first_pair`). It also ends when a verdict has become unlikely (`futility`): when even an effect that the last look
+   would detect with probability WANTED_POWER would cross the last boundary with less than this probability
+   (`sequential.conditional_power`; Lan, Simon and Halperin 1982, Stochastically curtailed tests in long-term clinical
+   trials). The boundaries do not assume this rule, so it can only remove verdicts.
 5. *After stopping* a plain interval covers too little. Interval, effect and p value follow from the stage-wise ordering
    of outcomes (`sequential`); the effect is median-unbiased.
-6. *Many candidates.* They are screened by one run of each at each learning rate, with a pair number and with evaluation
-   documents that the test does not use (hosts with about a fourth of each set's documents), so the test is not biased
-   by the selection. A set of too few hosts to spare one is split by documents. The best go on, and alpha is
-   split evenly over them (Bonferroni).
-7. *Worth.* The base trains on half of the tokens too, and the effect is expressed by its learning curve (`worth`).
-8. *These files or the method* (`resample`). Without it all pairs read the same training documents, and a verdict is on
-   these. With it each pair reads its own half of the hosts of every source, the same half for all arms. Halves of N
-   hosts vary about the N as the N vary about all hosts there are (delete-half jackknife, Shao and Wu 1989; exact for
-   halves drawn without replacement: both variances are S^2/N for hosts of variance S^2). So the mean effect of n pairs
-   has, as an estimate for all hosts, the variance
+6. *Many candidates.* They are screened with one run each at every learning rate, with a pair number and evaluation
+   documents that the test does not use (hosts with about a fourth of each set's documents), so the selection does not
+   bias the test. A set with too few hosts is split by documents. The best candidates are tested, and alpha is split
+   evenly over them (Bonferroni).
+7. *Worth.* The base also trains on half of the tokens, and the effect is converted with its learning curve (`worth`).
+8. *These files or the method* (`resample`). Without it all pairs read the same training documents, and a verdict is
+   about these documents. With it each pair reads its own half of the hosts of every source, the same half for all arms.
+   Halves of N hosts vary around the N hosts as the N vary around the population of hosts (delete-half jackknife, Shao
+   and Wu 1989; exact for halves drawn without replacement: both variances are S^2/N for hosts of variance S^2). So the
+   mean effect of n pairs, as an estimate for all hosts, has the variance
 
        (V_half + V_seed) / n + V_half
 
-   where V_half + V_seed is the variance of the own pairs, and V_seed that of the A/A bank, both runs of whose pairs
-   read one half. Averaging pairs leaves the last term. V_half is taken as the own variance less half of the bank's, at
-   least 0, and the variance of a pair as the larger of the two; both with the degrees of the own pairs. To subtract
-   all of the bank's is unbiased, but a difference of two variances that few pairs know is too often near 0
-   (`SEED_SHARE` has the figures). Without a bank V_half is the whole own variance. Bank and own pairs are not pooled.
+   where V_half + V_seed is the variance of the decision's pairs, and V_seed the variance of the A/A bank, in which both
+   runs of a pair read the same half. Averaging pairs does not reduce the last term. V_half is estimated as the
+   decision's variance minus half of the bank's, at least 0, and the variance of a pair as the larger of the two; both
+   with the degrees of the decision's pairs. Subtracting the bank's whole variance is unbiased, but the difference of
+   two variances from few pairs is too often near 0 (see `SEED_SHARE`). Without a bank V_half is the whole variance.
+   Pairs of the bank and of the decision are not pooled.
 
-The A/A bank (`Bank`) holds pairs of runs of one arm that differ in the sample of its text: how much runs differ.
+The A/A bank (`Bank`) holds pairs of runs of one arm that differ in the sample of its text. It shows how much runs vary.
 """
 
 from collections.abc import Sequence
@@ -57,7 +58,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from scipy.special import stdtrit
 
 from gristmill.flows.stats.crossed import Estimate, estimate, interaction
-from gristmill.flows.stats.runs import EvaluationSet, Run, RunRequest, asked, rate_of_pair
+from gristmill.flows.stats.runs import EvaluationSet, Run, RunRequest, losses_of, rate_of_pair
 from gristmill.flows.stats.sequential import (
     WANTED_POWER,
     Look,
@@ -76,10 +77,9 @@ from gristmill.flows.stats.verdict import AtLearningRate, Conditions, Outcome, V
 class Bank(BaseModel):
     """Differences of A/A pairs, for one proxy, number of tokens and list of learning rates.
 
-    differences: bits per byte of salt 0 minus salt 1, by pair. interaction: what evaluation documents that react to
-    single pairs add to the variance of a pair's difference. units: how many hosts these documents are of, or documents
-    where each counts alone.
-    `model_dump(mode="json")` and `Bank.model_validate` are its JSON.
+    differences: bits per byte of salt 0 minus salt 1, by pair. interaction: the part of the variance of a pair's
+    difference from the interaction of pairs and evaluation documents. units: the number of hosts of these documents, or
+    of documents if each is a unit. `model_dump(mode="json")` and `Bank.model_validate` convert to and from JSON.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -105,13 +105,13 @@ class Bank(BaseModel):
         return len(self.pairs) - 1
 
     def variance(self, units: int) -> float:
-        """Of a pair's difference, on evaluation documents of so many units."""
+        """Variance of a pair's difference on evaluation documents of `units` units."""
         own = np.array(self.differences).var(ddof=1)
         return float(max(own + self.interaction * (self.units / units - 1), 0.0))
 
 
 def requests(arm: str, pairs: Sequence[int], learning_rates: Sequence[float], tokens: int) -> list[RunRequest]:
-    """The runs of a bank. Those of salt 0 are also the runs of a decision whose base is this arm."""
+    """The runs of a bank. Runs with salt 0 are also the runs of a decision whose base is this arm."""
     return [
         RunRequest(arm, pair, rate_of_pair(pair, learning_rates), tokens, salt) for pair in pairs for salt in (0, 1)
     ]
@@ -120,11 +120,11 @@ def requests(arm: str, pairs: Sequence[int], learning_rates: Sequence[float], to
 def calibrate(
     run: Run, evaluation: EvaluationSet, arm: str, pairs: Sequence[int], learning_rates: Sequence[float], tokens: int
 ) -> Bank:
-    """Train A/A pairs of one arm. ValueError if there are under two pairs."""
+    """Train A/A pairs of one arm. Raises ValueError for fewer than two pairs."""
     if len(pairs) < 2:
         raise ValueError(f"calibrate: {len(pairs)} pairs have no variance; use 2 or more, better 12.")
     wanted = requests(arm, pairs, learning_rates, tokens)
-    losses = asked(run, wanted, len(evaluation.size))
+    losses = losses_of(run, wanted, len(evaluation.size))
     bits = np.array([losses[request] for request in wanted]).reshape(len(pairs), 2, -1)
     differences = bits[:, 0] - bits[:, 1]
     return Bank(
@@ -142,14 +142,14 @@ def judged_units(evaluation: EvaluationSet) -> int:
     return len(np.unique(evaluation.units[evaluation.weights > 0]))
 
 
-# Raised when the same losses may give another verdict than before: by another estimate, boundary, interval or sentence.
+# Raise it when the same losses may give a different verdict: another estimate, boundary, interval or sentence.
 VERSION = 4
-# Every second pair from the first four on. With `futility` of .2 such a decision needs under half of the runs of one
+# Every second pair after the first four. With `futility` of .2 such a decision needs under half of the runs of one
 # with two runs a pair and analyses after 4, 8 and 16 pairs, with the same power (tests/flows/comparison/test_looks.py).
 LOOKS = tuple(range(4, 21, 2))
-# New pairs are advised if they would tell with this probability at least, by what was seen and how unsure that is.
+# New pairs are recommended if they would detect the effect with at least this probability (see `chance_to_tell`).
 ADVISED = 0.5
-# One evaluation document in so many is for screening.
+# One evaluation document in SCREENING_STRIDE is used for screening.
 SCREENING_STRIDE = 4
 
 
@@ -204,14 +204,14 @@ class Protocol(BaseModel):
         return np.array([self.learning_rates.index(self.rate(pair)) for pair in pairs])
 
     def tested(self, candidates: int) -> int:
-        """How many of so many candidates are tested."""
+        """How many of the candidates are tested after screening."""
         return candidates if self.survivors is None else min(candidates, self.survivors)
 
     def limits(self, candidates: int) -> tuple[float, ...]:
         return declared(self.looks, self.alpha / self.tested(candidates))
 
     def pairs(self, start: int, end: int) -> range:
-        """Pair numbers of the test from its start-th to before its end-th."""
+        """Pair numbers of the test, from its `start`-th to before its `end`-th."""
         return range(self.first_pair + start, self.first_pair + end)
 
 
@@ -245,10 +245,10 @@ def decide(
     bank: Bank | None = None,
     conditions: Conditions | None = None,
 ) -> Decision:
-    """Compare candidates with a base. `run` is asked for whole batches: screening, then look by look. `conditions`:
-    what every verdict says it holds for; None for runs without a model.
+    """Compare candidates with a base. `run` gets whole batches: screening, then one batch per look. `conditions`: the
+    conditions that every verdict reports; None for runs without a model.
 
-    ValueError if arms have the same name, or if the bank is of other tokens or learning rates.
+    Raises ValueError if arms have the same name, or if the bank has other tokens or learning rates.
     """
     if not candidates or len({base, *candidates}) <= len(candidates):
         raise ValueError(f"arms: {[base, *candidates]} must be two or more, with different names.")
@@ -261,16 +261,16 @@ def decide(
 
     def train(arms: Sequence[str], pairs: Sequence[int], count: int = tokens) -> None:
         wanted = [RunRequest(arm, pair, protocol.rate(pair), count) for pair in pairs for arm in arms]
-        losses.update(asked(run, wanted, len(evaluation.size)))
+        losses.update(losses_of(run, wanted, len(evaluation.size)))
 
     def bits(arm: str, pairs: Sequence[int], count: int = tokens) -> np.ndarray:
-        """Of a trained arm, float64 (pairs, documents)."""
+        """Bits of a trained arm, float64 (pairs, documents)."""
         return np.array([losses[RunRequest(arm, pair, protocol.rate(pair), count)] for pair in pairs])
 
     tested, screening = list(candidates), list[tuple[str, float]]()
     if protocol.tested(len(candidates)) < len(candidates):
         screened = {arm: _screened(protocol, arm, tokens) for arm in candidates}
-        losses.update(asked(run, [request for runs in screened.values() for request in runs], len(evaluation.size)))
+        losses.update(losses_of(run, [request for runs in screened.values() for request in runs], len(evaluation.size)))
         mask, _ = evaluation.split(SCREENING_STRIDE)
         measured = {
             arm: float(evaluation.take(mask).measure(np.array([losses[one][mask] for one in runs])).mean())
@@ -337,7 +337,7 @@ def decide(
 
 
 def _screened(protocol: Protocol, arm: str, tokens: int) -> list[RunRequest]:
-    """The runs by which an arm is screened: one at each learning rate, of the pair before the test's."""
+    """The screening runs of an arm: one at each learning rate, with the pair number before the test's first."""
     return [RunRequest(arm, protocol.first_pair - 1, rate, tokens) for rate in protocol.learning_rates]
 
 
@@ -351,7 +351,7 @@ def _with_worth(verdict: Verdict, half: np.ndarray, full: np.ndarray) -> Verdict
 def tested_documents(
     protocol: Protocol, evaluation: EvaluationSet, candidates: int
 ) -> tuple[np.ndarray, EvaluationSet]:
-    """The documents that judge: those that screening, if there is any, does not use."""
+    """The evaluation documents of the test: all that screening, if any, does not use."""
     mask = np.ones(len(evaluation.size), dtype=bool)
     if protocol.tested(candidates) < candidates:
         _, mask = evaluation.split(SCREENING_STRIDE)
@@ -385,7 +385,7 @@ def _verdict(
     alpha: float,
 ) -> Verdict:
     """differences: bits (pairs, documents)."""
-    # Shares of information follow from the variances as they are known in the end.
+    # Shares of information follow from the final variances.
     looks = [replace(look, information=1 / result.variance_at(look.pairs)) for look in looks]
     low, effect, high = stagewise(looks, protocol.level)
     groups = protocol.groups(protocol.pairs(0, result.pairs))
@@ -426,7 +426,7 @@ def _verdict(
 
 
 def _noise(protocol: Protocol, result: Estimate, bank: Bank | None) -> Noise:
-    """By which new pairs are advised."""
+    """The noise for recommending new pairs."""
     bank_variance, degrees = (0 if bank is None or protocol.resample else bank.degrees), result.document_degrees
     if result.half_variance:
         of_both = result.half_variance**2 / result.pair_degrees + result.document_variance**2 / result.document_degrees

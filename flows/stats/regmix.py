@@ -1,15 +1,15 @@
-"""RegMix: which mixture of sources gives the lowest loss, by regression over many small runs (arXiv 2407.01492).
+"""RegMix: find the mixture of sources with the lowest loss by regression over many small runs (arXiv 2407.01492).
 
-Runs on drawn mixtures give a loss each; a regression of loss on mixture is minimized over the simplex. The paper has
-512 runs and LightGBM. A user has tens, from which trees learn steps: their minimum is a region, never a point between
-two runs, and they do not see a slope toward a corner. So the regression is scikit-learn's Gaussian process: smooth,
-with a noise that is estimated too, right for tens of runs in a few dimensions. It sees the square roots of the shares,
-since a loss changes fastest where a source is nearly absent.
+A run is trained on each of many random mixtures, and a regression of loss on mixture is minimized over the simplex. The
+paper uses 512 runs and LightGBM. With tens of runs, trees learn steps: their minimum is a region, never a point between
+two runs, and they do not extrapolate a slope toward a corner. So the regression is scikit-learn's Gaussian process,
+which is smooth, estimates the noise, and suits tens of runs in a few dimensions. Its features are the square roots of
+the shares, since a loss changes fastest where a source is nearly absent.
 
-Mixtures that are drawn lie all over the simplex, few near its optimum, which then is a prediction of what no run has
-seen. So the last quarter of the mixtures is chosen by a regression over the others: its optimum, and those of resampled
-runs, which lie where the optimum may be (Thompson sampling with a bootstrap, arXiv 1410.4009). What is taken in the end
-is the mixture with the least upper bound of its loss: the least prediction may lie where no run is.
+Random mixtures cover the whole simplex, with few near the optimum, so the optimum would be an extrapolation. Therefore
+the last quarter of the mixtures is chosen by a regression over the others: its optimum, and the optima of resampled
+runs (Thompson sampling with a bootstrap, arXiv 1410.4009). The final result is the mixture with the smallest upper
+bound of its loss, since the smallest prediction may be far from all runs.
 """
 
 import warnings
@@ -24,29 +24,27 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from sklearn.model_selection import LeaveOneOut, cross_val_predict
 from threadpoolctl import threadpool_limits
 
-# Of the paper's code (mixture_config/synthesize_mixture.py). There the concentration of a draw is the strength times
-# the prior, which with many sources are corners mostly; here it is that times the number of sources.
+# From the paper's code (mixture_config/synthesize_mixture.py). There the concentration of a draw is the strength times
+# the prior, which gives mostly corners with many sources; here it is also multiplied by the number of sources.
 TEMPERATURE = 0.5
 STRENGTHS = (0.1, 5.0)
 MIN_SHARE = 2e-4
 
 RESAMPLES = 100
-CANDIDATES = 4096  # mixtures that the search for the lowest loss looks at first
-STARTS = 3  # the best of them, from which it goes down
+CANDIDATES = 4096  # mixtures that the search for the lowest loss evaluates first
+STARTS = 3  # the best candidates, from which it descends
 LEVEL = 0.9
-# Below it less than a quarter of the order of the losses is known from the other runs, and an optimum is one of noise.
+# Below it less than a quarter of the order of losses is predictable from the other runs, and an optimum is noise.
 MIN_CORRELATION = 0.5
-# Standard deviations that are added to a predicted loss: the mixture that is taken is the one whose loss is surely low,
-# by a bound that holds in 19 of 20 cases.
+# Standard deviations that are added to a predicted loss, so the result has a low upper bound (true in 19 of 20 cases).
 CAUTION = 1.645
 
 
 @dataclass(frozen=True)
 class Optimum:
     """`shares`: the mixture with the lowest predicted loss, float64 (sources,), sum 1; `low`, `high`: the interval of
-    each share at LEVEL, from resampled runs; `loss`: what is predicted there; `rank_correlation`: Spearman's, of
-    losses with those predicted from the other runs; `resampled`: the optima of resampled runs, float64 (resamples,
-    sources)."""
+    each share at LEVEL, from resampled runs; `loss`: its predicted loss; `rank_correlation`: Spearman's, between losses
+    and predictions from the other runs; `resampled`: the optima of resampled runs, float64 (resamples, sources)."""
 
     shares: np.ndarray
     low: np.ndarray
@@ -57,10 +55,10 @@ class Optimum:
 
 
 def drawn(prior: np.ndarray, count: int, seed: int) -> np.ndarray:
-    """Mixtures to train on, float64 (count, sources), each with the sum 1.
+    """Random mixtures to train on, float64 (count, sources); rows sum to 1.
 
-    `prior`: the shares of the sources by their tokens, likewise. A mixture is Dirichlet around the prior at temperature
-    TEMPERATURE, of a strength that is drawn evenly on a log scale. Shares below MIN_SHARE are 0.
+    `prior`: the shares of the sources by tokens, with the sum 1. A mixture is Dirichlet around the prior at temperature
+    TEMPERATURE, with a strength that is uniform on a log scale. Shares below MIN_SHARE are 0.
     """
     draw = np.random.default_rng(seed)
     centre = prior**TEMPERATURE / (prior**TEMPERATURE).sum()
@@ -78,13 +76,13 @@ def check_runs(runs: int, sources: int) -> None:
 
 
 def chosen_of(mixtures: int, sources: int) -> int:
-    """How many of so many mixtures are chosen by a regression over the others, which needs two for each source."""
+    """How many of the mixtures are chosen by a regression over the others, which needs two for each source."""
     return max(0, min(mixtures // 4, mixtures - 2 * sources))
 
 
 def chosen(shares: np.ndarray, losses: np.ndarray, count: int, seed: int) -> np.ndarray:
-    """The mixtures to train on next, float64 (count, sources), rows sum to 1: the optimum of the runs that there are,
-    and those of resampled runs. Raises as `optimum`."""
+    """The mixtures to train on next, float64 (count, sources); rows sum to 1: the optimum of the finished runs, and the
+    optima of resampled runs. Raises the errors of `optimum`."""
     best = optimum(shares, losses, seed, resamples=count - 1, caution=0)
     mixtures = np.vstack([best.shares, *best.resampled])
     mixtures[mixtures < MIN_SHARE] = 0
@@ -100,11 +98,11 @@ def optimum(
     caution: float = CAUTION,
 ) -> Optimum:
     """The best mixture by a regression over runs. `shares`: float64 (runs, sources), rows sum to 1; `losses`: (runs,);
-    `caution`: standard deviations of the regression that are added to a predicted loss. A mixture far from all runs
-    may be predicted to lose least, and be the least known: what is taken is to be known as good, what is tried next
-    need not be (0).
+    `caution`: standard deviations of the regression that are added to a predicted loss. A mixture far from all runs may
+    have the lowest and least certain prediction: the final result must be known to be good, but the next mixture to
+    train on need not be (0).
 
-    The interval is the percentile interval over runs drawn with replacement, each time with a kernel fitted anew.
+    The interval is the percentile interval over runs drawn with replacement, each time with a kernel fitted again.
     Raises ValueError for fewer runs than twice the sources.
     """
     runs, sources = shares.shape
@@ -129,7 +127,7 @@ def optimum(
 def fitted(
     shares: np.ndarray, losses: np.ndarray, like: GaussianProcessRegressor | None = None
 ) -> GaussianProcessRegressor:
-    """The regression. `like`: one whose kernel the fit begins with."""
+    """Fit the regression. `like`: an earlier one, whose kernel the fit starts with."""
     start = (
         like.kernel_
         if like
@@ -137,7 +135,7 @@ def fitted(
         + WhiteKernel(0.01, (1e-6, 1.0))
     )
     with warnings.catch_warnings():
-        # at a bound: a source that does not matter has a long length, and losses of a law without noise have none
+        # parameters may be at a bound: the length of a source without effect, and the noise of losses without noise
         warnings.simplefilter("ignore", ConvergenceWarning)
         return _process(start).fit(np.sqrt(shares), losses)
 
@@ -148,7 +146,7 @@ def predicted(process: GaussianProcessRegressor, shares: np.ndarray) -> np.ndarr
 
 
 def cautious(process: GaussianProcessRegressor, roots: np.ndarray, caution: float) -> np.ndarray:
-    """Predicted losses and so many of their standard deviations: float64 (mixtures,) for the square roots of shares,
+    """Predicted losses plus `caution` standard deviations, float64 (mixtures,), for the square roots of shares,
     (mixtures, sources)."""
     if not caution:
         return process.predict(roots)
@@ -157,10 +155,10 @@ def cautious(process: GaussianProcessRegressor, roots: np.ndarray, caution: floa
 
 
 def lowest(process: GaussianProcessRegressor, candidates: np.ndarray, caution: float = 0.0) -> np.ndarray:
-    """The mixture with the lowest predicted loss and so many of its standard deviations: the best candidates, and
-    downhill from them on the simplex."""
+    """The mixture with the lowest predicted loss plus `caution` standard deviations: a local search on the simplex from
+    the best candidates."""
     losses = cautious(process, np.sqrt(candidates), caution)
-    scale = 1 / max(float(np.ptp(losses)), 1e-12)  # the search stops at differences that are small beside 1
+    scale = 1 / max(float(np.ptp(losses)), 1e-12)  # the search stops at differences that are small compared to 1
     ends = []
     for start in np.sqrt(candidates[np.argsort(losses, kind="stable")[:STARTS]]):
 
@@ -174,8 +172,8 @@ def lowest(process: GaussianProcessRegressor, candidates: np.ndarray, caution: f
 
 
 def _on_sphere(root: np.ndarray, start: np.ndarray) -> np.ndarray:
-    """Square roots of the shares that are as `root` to each other; a step to 0 in all of them has come from a corner,
-    and is one to `start`."""
+    """Scale `root` to the norm 1, so that its squares are shares. If all entries are 0, which can happen in a corner,
+    return `start`."""
     norm = np.linalg.norm(root)
     return root / norm if norm else start
 

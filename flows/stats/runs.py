@@ -1,4 +1,4 @@
-"""What a decision asks for, and what it is given: runs, and their losses on evaluation documents."""
+"""Input of a decision: runs and their losses on evaluation documents."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,8 +11,8 @@ import numpy as np
 class RunRequest:
     """One training of the proxy model on one arm's tokens.
 
-    `pair` seeds weights and order, alike for all arms. `salt` gives another sample of the same arm's text: it is 0 but
-    for A/A runs.
+    `pair` seeds weights and order, and is the same for all arms. `salt` selects another sample of the same arm's text;
+    it is 0 except in A/A runs.
     """
 
     arm: str
@@ -23,12 +23,12 @@ class RunRequest:
 
 
 def rate_of_pair(pair: int, learning_rates: Sequence[float]) -> float:
-    """The learning rate that all runs of a pair are trained at: rates alternate over pair numbers."""
+    """The learning rate of all runs of a pair: rates alternate over pair numbers."""
     return learning_rates[pair % len(learning_rates)]
 
 
-# Bits of each evaluation document, float64 of shape (documents,), for each request; documents always in the same order.
-# A whole batch is asked for at once, so that runs can be trained side by side.
+# Returns the bits of each evaluation document for each request, float64 (documents,), documents always in the same
+# order. It gets a whole batch of requests, so that it can train several runs at the same time.
 Run = Callable[[Sequence[RunRequest]], Sequence[np.ndarray]]
 
 
@@ -37,10 +37,10 @@ class EvaluationSet:
     """The evaluation documents, in the order of every run's losses.
 
     names: of the sets. set_of: the set of each document, int (documents,). size: bytes of each document, int64
-    (documents,). judged: the sets that count. cluster_of: the cluster of each document, int64 (documents,), numbers
-    that are unique over all sets; documents of one cluster, as those of one host, are alike. By default every document
-    is a cluster of its own. hostless: sets of documents whose host is unknown, whose clusters are files. ValueError if
-    a judged set is unknown, or has under two documents.
+    (documents,). judged: the sets that count. cluster_of: the cluster of each document, int64 (documents,), with
+    numbers that are unique over all sets; documents of one cluster, such as a host, are correlated. By default every
+    document is its own cluster. hostless: sets of documents with unknown hosts, whose clusters are files. Raises
+    ValueError if a judged set is unknown or has fewer than two documents.
     """
 
     names: tuple[str, ...]
@@ -74,12 +74,12 @@ class EvaluationSet:
         return {name: np.flatnonzero(self.set_of == number) for number, name in enumerate(self.names)}
 
     def members(self, name: str) -> np.ndarray:
-        """Places of a set's documents."""
+        """Indexes of a set's documents."""
         return self._members[name]
 
     @cached_property
     def weights(self) -> np.ndarray:
-        """float64 (documents,): bits weighted by these sum to the measure, the judged sets' mean bits per byte."""
+        """float64 (documents,): the measure, the judged sets' mean bits per byte, is the weighted sum of bits."""
         weights = np.zeros(len(self.size))
         for name in self.judged:
             documents = self.members(name)
@@ -101,12 +101,12 @@ class EvaluationSet:
 
     @cached_property
     def alone(self) -> tuple[str, ...]:
-        """Judged sets of one cluster. Other clusters may be otherwise: what such a set says holds for this one."""
+        """Judged sets with a single cluster. Their results apply only to this cluster."""
         return tuple(name for name in self.judged if len(np.unique(self.cluster_of[self.members(name)])) == 1)
 
     @cached_property
     def units(self) -> np.ndarray:
-        """int64 (documents,): what counts as drawn at random. Clusters; the documents of a set of one cluster."""
+        """int64 (documents,): the random sampling unit: the cluster, or the document in sets of one cluster."""
         units = self.cluster_of.copy()
         for name in self.alone:
             units[self.members(name)] = self.cluster_of.max() + 1 + self.members(name)
@@ -114,14 +114,14 @@ class EvaluationSet:
 
     @cached_property
     def effective_units(self) -> float:
-        """As many units of equal weight would make the measure as sure, if units differ and their documents do not
-        (Kish, Survey Sampling, 1965)."""
+        """The number of units of equal weight that would give the measure the same variance, if documents of one unit
+        do not differ (Kish, Survey Sampling, 1965)."""
         shares = np.bincount(np.unique(self.units, return_inverse=True)[1], weights=self.weights * self.size)
         return float(1 / (shares**2).sum())
 
     @property
     def unit_name(self) -> str:
-        """What the units of the judged sets are: hosts, files, or documents where each counts for itself."""
+        """The kind of the judged sets' units: hosts, files, or documents if each document is a unit."""
         grouped = [name for name in self.judged if name not in self.alone]
         if not grouped:
             return "documents"
@@ -129,15 +129,16 @@ class EvaluationSet:
 
     @property
     def clustered(self) -> bool:
-        """Whether units of judged documents hold several of them."""
+        """Whether a unit of the judged sets contains several documents."""
         units = self.units[self.weights > 0]
         return len(np.unique(units)) < len(units)
 
     def split(self, stride: int) -> tuple[np.ndarray, np.ndarray]:
-        """Masks (documents,) of about every stride-th document of each set, and of the others, by whole units.
+        """Masks (documents,) of about every stride-th document of each set, and of the rest, in whole units.
 
-        Units go from the smallest on, so no large one is all that is chosen. A set of which this would choose under two
-        documents, or leave under two units, is split by its documents: then both parts have the same units.
+        Units are taken from the smallest to the largest, so the selection is never one large unit. If this would select
+        fewer than two documents of a set, or leave fewer than two units, the set is split by documents: then both parts
+        have the same units.
         """
         chosen, side = np.zeros(len(self.size), dtype=bool), dict[int, bool]()
         for name in self.names:
@@ -159,8 +160,8 @@ class EvaluationSet:
         return replace(self, set_of=self.set_of[mask], size=self.size[mask], cluster_of=self.cluster_of[mask])
 
 
-def asked(run: Run, requests: Sequence[RunRequest], documents: int) -> dict[RunRequest, np.ndarray]:
-    """Losses by request. ValueError if some are missing, of another length or not finite."""
+def losses_of(run: Run, requests: Sequence[RunRequest], documents: int) -> dict[RunRequest, np.ndarray]:
+    """Losses by request. Raises ValueError if losses are missing, have another length or are not finite."""
     losses = list(run(requests))
     if len(losses) != len(requests):
         raise ValueError(f"run: got {len(losses)} losses for {len(requests)} requests; return one for each.")

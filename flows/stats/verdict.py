@@ -1,9 +1,9 @@
-"""Verdicts and their sentences, never a number without its interval, and what an effect is worth in training tokens.
+"""Verdicts and their sentences, with an interval for every number, and the worth of an effect in training tokens.
 
-Near its number of tokens T the base's loss falls by a slope for each factor e of tokens; runs at T/2 and at T measure
-it. An effect is then worth a factor exp(effect / slope) of tokens. The range of the ratio comes from the intervals of
-both by the method of variance estimates recovery (Donner and Zou 2012, Closed-form confidence intervals for functions
-of the normal mean and standard deviation), which keeps an asymmetric interval as it is.
+Near its number of tokens T the base's loss falls by a slope for each factor e of tokens, which runs at T/2 and at T
+measure. An effect is then worth a factor exp(effect / slope) of tokens. The interval of the ratio follows from the
+intervals of both by the method of variance estimates recovery (Donner and Zou 2012, Closed-form confidence intervals
+for functions of the normal mean and standard deviation), which keeps asymmetric intervals.
 """
 
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ from scipy.special import stdtrit
 
 @dataclass(frozen=True)
 class Worth:
-    """Shares of the base's training tokens: at .11 it needs 11% more for the same loss, at -.11 11% fewer.
+    """Shares of the base's training tokens: at .11 the base needs 11% more for the same loss, at -.11 11% fewer.
 
-    None, with a reason, where the learning curve does not say.
+    None, with a reason, if the learning curve does not identify the worth.
     """
 
     share: float | None
@@ -66,7 +66,7 @@ def worth(effect: tuple[float, float, float], half: np.ndarray, full: np.ndarray
 
 
 def ratio(above: tuple[float, float, float], below: tuple[float, float, float]) -> tuple[float, float, float]:
-    """Interval (low, estimate, high) of a ratio of two independent estimates; that of the denominator is above 0."""
+    """Interval (low, estimate, high) of a ratio of two independent estimates; the denominator's must be above 0."""
     (l1, a, u1), (l2, b, u2) = above, below
 
     def end(of: float, denominator: float, sign: int) -> float:
@@ -92,10 +92,10 @@ class AtLearningRate:
 
 @dataclass(frozen=True)
 class Conditions:
-    """What a verdict holds for. judge: evaluation documents, as "100 documents of 61 hosts of `clean`"; parameters and
-    trained tokens of the proxy; resampled: whether pairs read halves of the training hosts. If not, the verdict is on
-    these training documents, and says nothing of others that the same recipes would make. costs: in which the arms
-    differ, as "arms differ in cost: ...", or empty."""
+    """The conditions that a verdict applies to. judge: evaluation documents, such as "100 documents of 61 hosts of
+    `clean`"; parameters and trained tokens of the proxy; resampled: whether pairs read halves of the training hosts. If
+    not, the verdict applies only to these training documents, not to others that the same recipes would produce. costs:
+    differences between the arms' costs, such as "arms differ in cost: ...", or empty."""
 
     judge: str
     parameters: int
@@ -108,31 +108,31 @@ class Conditions:
 
 
 def _amount(count: int) -> str:
-    """As 0.3M, 15M or 1.3B; below a tenth of a million in full."""
+    """Format as 0.3M, 15M or 1.3B; below 100,000 in full."""
     for unit, letter in ((1e12, "T"), (1e9, "B"), (1e6, "M")):
         if count >= unit or (letter == "M" and count >= 1e5):
             return f"{count / unit:.1f}{letter}" if count < 10 * unit else f"{count / unit:.0f}{letter}"
     return f"{count:,}"
 
 
-# Under so many hosts of equal weight a sentence says that they are few.
+# With fewer hosts of equal weight, the sentence warns that they are few.
 FEW_HOSTS = 20
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a decision says of one candidate.
+    """The result of a decision for one candidate.
 
     effect, low, high: bits per byte of the base minus the candidate's, so above 0 the candidate is better; the
-    interval is adjusted for stopping, the effect is median-unbiased. Both are None for a candidate that was screened
-    out, whose `rank` among `candidates` is all that one run each says. look: the look (from 1) at which the boundary
-    was crossed, or None. pairs_needed: for "inconclusive", the pairs of a new decision that would see an effect as
-    large as this one with probability .8; None if no reasonable number would do, and `limited_by_documents` if more
-    documents are needed, or if it would tell with a probability under a half, by what was seen and how unsure that is
-    (`may_be_noise`; `power.chance_to_tell`). chance: the probability of a verdict that ended the decision before its
-    `most_pairs`, or None. first_pair: the number of its first pair. hosts: the effective number of hosts of the
-    evaluation documents, or of what host_unit names in their place; one_host: judged sets whose documents are all of
-    one; hostless: those whose hosts are unknown. conditions: None where there is no model, as in a simulation.
+    interval is adjusted for stopping, the effect is median-unbiased. All are None for a candidate that was screened
+    out, which has only its `rank` among `candidates`, from one run each. look: the look (from 1) at which the boundary
+    was crossed, or None. pairs_needed: for "inconclusive", the pairs of a new decision that would detect an effect of
+    this size with probability .8; None if no reasonable number would, with `limited_by_documents` if more documents are
+    needed, or if the probability of a verdict is below a half given the noise of the measured effect (`may_be_noise`;
+    `sequential.chance_to_tell`). chance: the probability of a verdict that ended the decision before its `most_pairs`,
+    or None. first_pair: the number of its first pair. hosts: the effective number of hosts of the evaluation documents,
+    or of `host_unit` instead of hosts; one_host: judged sets whose documents are all from one host; hostless: judged
+    sets with unknown hosts. conditions: None without a model, as in a simulation.
     """
 
     candidate: str
@@ -163,14 +163,14 @@ class Verdict:
     worth: Worth | None = None
 
     def sentence(self) -> str:
-        """What is said, by what judge and at what size, and what it holds for."""
-        text, more = self._said()
+        """The verdict as text: the result, its conditions, and its caveats."""
+        text, remarks = self._result()
         if self.conditions is not None:
             text = f"{text}, {self.conditions}"
-        return "; ".join([text, *more, *self._caveats()])
+        return "; ".join([text, *remarks, *self._caveats()])
 
-    def _said(self) -> tuple[str, list[str]]:
-        """The verdict, and what is added to it."""
+    def _result(self) -> tuple[str, list[str]]:
+        """The result, and remarks on it."""
         if self.effect is None or self.low is None or self.high is None:
             rates = _counted(len(self.learning_rates), "learning rate")
             return (
@@ -209,7 +209,7 @@ class Verdict:
         ]
 
     def _caveats(self) -> list[str]:
-        """Where the interval rests on few hosts, and where it says nothing of other training documents."""
+        """Warnings: different costs, few or unknown hosts, and limits to these training documents."""
         sentences, tested = [], self.outcome not in ("identical", "screened out")
         if tested and self.conditions is not None and self.conditions.costs:
             sentences.append(self.conditions.costs)
@@ -257,7 +257,7 @@ def _counted(count: int, word: str) -> str:
 
 
 def _rounded(effect: float, low: float, high: float) -> tuple[str, str, str]:
-    """With two digits of the interval's half width, four decimals at least."""
+    """Format with two digits of the interval's half width, and at least four decimals."""
     width = (high - low) / 2
     decimals = 4
     while decimals < 10 and width * 10**decimals < 10:

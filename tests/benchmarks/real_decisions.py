@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 
 from gristmill.flows.experiments.decisions.arm_data import proxy_data
-from gristmill.flows.experiments.decisions.options import Candidates
 from gristmill.flows.experiments.decisions.plan import Arms, arms, judged_by
 from gristmill.flows.experiments.decisions.runs import ProxyRuns, evaluation_set
+from gristmill.flows.experiments.options import Candidates
 from gristmill.flows.recipe.forms import RecipeLike
 from gristmill.flows.recipe.proxy import load_proxy
 from gristmill.flows.recipe.recipe import load

@@ -17,8 +17,8 @@ from rich.console import Console
 from rich.table import Table
 
 from gristmill.flows.curation import processing
+from gristmill.flows.experiments.options import CrawlOptions
 from gristmill.flows.experiments.planning.capacity import Capacity, capacity
-from gristmill.flows.experiments.planning.options import CrawlOptions
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.reports.finished import finished
 from gristmill.flows.reports.run import Run

@@ -10,8 +10,8 @@ from string import ascii_lowercase
 import numpy as np
 import pytest
 
-from gristmill.flows.experiments.decisions.arm_costs import text_bytes
 from gristmill.flows.experiments.decisions.arm_data import arm_data
+from gristmill.flows.experiments.decisions.device import text_bytes
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.recipe.variants import variant

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from gristmill.flows.stages.corpus import CorpusPlaces
-from gristmill.flows.stages.dedup import exact_duplicates, host_lines, near_duplicates
+from gristmill.flows.stages.dedup import exact_duplicates, near_duplicates
 from gristmill.flows.stages.dedup.earlier_crawls import EarlierCrawl
 from gristmill.flows.stages.dedup.near_duplicates import Deciding, Matching, NearDuplicatesPlaces, Signing
 from gristmill.storage import parquet
@@ -194,11 +194,11 @@ def test_jobs_of_exact_deduplication_are_told_little():
         assert sizes.jobs["choose"] > 500 and sizes.jobs["hashes-0"] == 512
     for step in (LineDedup(), SentenceDedup()):
         sizes = Sizes(stage(step.step))
-        exact_duplicates._cut(sizes, exact_duplicates.PassageDeduplication(step=step), places)
+        exact_duplicates._cut_passages(sizes, exact_duplicates.PassageDeduplication(step=step), places)
         sizes.check()
         assert sizes.jobs["find"] > 5_000
     sizes = Sizes(stage("host_lines"))
-    host_lines._cut(sizes, host_lines.HostLineCutting(step=HostLines()), places)
+    exact_duplicates._cut_host_lines(sizes, exact_duplicates.HostLineCutting(step=HostLines()), places)
     sizes.check()
     assert sizes.jobs["find"] > 5_000 and sizes.jobs["hosts-of-shards"] > 100
     sizes = Sizes(stage("substring_spans"))

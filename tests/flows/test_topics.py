@@ -22,7 +22,7 @@ from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports import audit
 from gristmill.flows.reports.audit import agreement
-from gristmill.flows.reports.run.extraction import date_lines
+from gristmill.flows.reports.funnel import date_lines
 from gristmill.flows.reports.whatif import whatif
 from gristmill.flows.run.model_run import copy_description
 from gristmill.storage import parquet

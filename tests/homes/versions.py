@@ -18,7 +18,7 @@ import orjson
 from gristmill.flows.recipe.steps import BUILT_IN
 from gristmill.flows.stages.dedup.earlier_crawls import BANDING, SIGNING
 from gristmill.flows.stages.documents import JSONL
-from gristmill.flows.stages.language_model.asking import STRATA
+from gristmill.flows.stages.language_model import STRATA
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/reference/versions.md"

@@ -10,7 +10,7 @@ import pytest
 
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.check import check
-from gristmill.flows.stages.language_model.asking import BILL
+from gristmill.flows.stages.language_model import BILL
 from gristmill.storage import checked_json, parquet
 from gristmill.tasks.language_model.annotate import AnnotationSettings
 from tests.language_model.asking import PROMPT, limits, made, parts, recipe, rows, stored, texts

@@ -1,4 +1,4 @@
-"""The flow `ablate`: what is a data decision worth? Recipes in, verdicts with intervals out."""
+"""The flow `ablate`: measure the worth of a data decision. It compares recipes and returns verdicts with intervals."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,22 +12,21 @@ from prefect.artifacts import create_table_artifact
 from prefect.logging import get_run_logger
 
 from gristmill.flows.experiments.decisions import device
-from gristmill.flows.experiments.decisions.arm_costs import ArmCost, text_bytes
 from gristmill.flows.experiments.decisions.arm_data import Arm, ComparisonData, diffs, only_in, proxy_data
 from gristmill.flows.experiments.decisions.arm_settings import check_tokens, own_tokenizers, step_unit
-from gristmill.flows.experiments.decisions.options import DecisionOptions
+from gristmill.flows.experiments.decisions.device import ArmCost, text_bytes
 from gristmill.flows.experiments.decisions.plan import Arms, Plan, arms, planned
 from gristmill.flows.experiments.decisions.report import ArmFigures, DecisionReport, OnlyIn, set_effects
 from gristmill.flows.experiments.decisions.runs import ProxyRuns, decision_id, evaluation_set, training_losses
 from gristmill.flows.experiments.decisions.tasks import DecisionTasks, task_results, task_sets, tasks_folder
+from gristmill.flows.experiments.options import DecisionOptions
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.check import before_run
 from gristmill.flows.recipe.forms import RecipeLike
 from gristmill.flows.recipe.given_files import tokenizer_at, vocabulary
 from gristmill.flows.recipe.options import spread
 from gristmill.flows.recipe.variants import difference
-from gristmill.flows.reports.dependents.marks import marked
-from gristmill.flows.reports.dependents.retractions import stale
+from gristmill.flows.reports.dependents.retractions import marked, stale
 from gristmill.flows.reports.funnel import funnel
 from gristmill.flows.run.artifacts import artifact_key, flow_run_name
 from gristmill.flows.run.flow import recorded_flow
@@ -52,37 +51,36 @@ else:
 
 
 STEP = "minhash"
-FEW = 0.1  # of the pairs: where a run meets fewer, what it says of duplicates is about a tenth of what there is
+MIN_SHARE_OF_PAIRS = 0.1  # with fewer pairs of copies in a run, its verdict says little about duplicates
 
 
-def met(pairs: int, share: float) -> float:
-    """How many of so many pairs of copies are both among the documents of a run, expected, if it reads this share of
-    them at random."""
+def pairs_in_run(pairs: int, share: float) -> float:
+    """Expected number of pairs of copies with both documents in a run that reads this share of documents at random."""
     return pairs * min(share, 1.0) ** 2
 
 
-def seldom_met(compared: Arms, data: ComparisonData, pairs: int | None) -> Iterator[str]:
-    """What is to be said of each recipe without the base's step `minhash` whose runs meet few of the pairs that it
-    found. `pairs`: None where the base has no such step."""
+def duplicate_warnings(compared: Arms, data: ComparisonData, pairs: int | None) -> Iterator[str]:
+    """Warnings about candidates without the base's step `minhash` whose runs contain few of the pairs that it found.
+    `pairs`: None if the base has no such step."""
     if not pairs:
         return
     for name in compared.candidates:
         if STEP in [step.step for step in compared.recipes[name].steps]:
             continue
         tokens = sum(data.arms[name].source_tokens.values())
-        alone = "" if data.half is None else ", without --resample,"
-        expected = met(pairs, data.budget_tokens / tokens)
-        if expected < FEW * pairs:
+        resampling = "" if data.half is None else ", without --resample,"
+        expected = pairs_in_run(pairs, data.budget_tokens / tokens)
+        if expected < MIN_SHARE_OF_PAIRS * pairs:
             yield (
                 f"warning: {name} keeps the {pairs:,} pairs of copies that `{STEP}` finds, but a run reads "
                 f"{data.budget_tokens / tokens:.1%} of its tokens, where {expected:.1f} of these pairs are "
                 "expected to occur together, so its verdict says little about duplicates. `--tokens "
-                f"{tokens}`, or a `--proxy` with as many tokens{alone} reads all of them"
+                f"{tokens}`, or a `--proxy` with as many tokens{resampling} reads all of them"
             )
 
 
 def publish_decision(report: DecisionReport) -> None:
-    """Record the verdicts of the flow run that calls it, and what the steps are worth, each under the base's name."""
+    """Record the verdicts and the worth of the steps as artifacts of the calling flow run, under the base's name."""
     rows: list[dict[str, Any]] = [
         {name: round(value, 6) if isinstance(value, float) else value for name, value in row.items()}
         for row in report.rows()
@@ -104,7 +102,7 @@ def publish_decision(report: DecisionReport) -> None:
 
 @dataclass
 class _Clock:
-    """Seconds of the whole flow, and of what it asked others for."""
+    """Start of the flow, and seconds that it waited for other flows."""
 
     began: float
     asked: float = 0.0
@@ -160,7 +158,7 @@ def compare(
     plan = replace(plan, text_bytes=text_bytes(context.settings, data))
     copies = pairs_of_copies(context, data.arms[compared.base].corpus)
     pairs_met = None if copies is None else copies.result["pairs"]
-    limits = list(seldom_met(compared, data, pairs_met))
+    limits = list(duplicate_warnings(compared, data, pairs_met))
     for line in (*plan.lines(), *limits):
         log.info("%s", line)
     decided = _decided(context, plan, data, scored, clock, limits)

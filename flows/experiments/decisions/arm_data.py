@@ -317,7 +317,7 @@ class Shown:
 
 def only_in(corpus: Corpus, other: Corpus, most: int = MAX_SHOWN, seed: int = 0) -> tuple[Shown, ...]:
     """Documents of `corpus` that `other` does not have, by id, drawn by a keyed hash from some of its shards, which are
-    drawn likewise; at most so many. Holds the ids of a shard of each, and the texts of one.
+    drawn, too. `most`: of documents. Holds the ids of a shard of each, and the texts of one.
 
     A source has equal shards in both corpora if it has equally many. Else they read it otherwise, and have none of its
     documents in common.

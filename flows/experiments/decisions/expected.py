@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from gristmill.flows.experiments.decisions.arm_data import ComparisonData, proxy_data
-from gristmill.flows.experiments.decisions.options import DecisionOptions
 from gristmill.flows.experiments.decisions.plan import Plan
 from gristmill.flows.experiments.decisions.runs import evaluation_set
+from gristmill.flows.experiments.options import DecisionOptions
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe

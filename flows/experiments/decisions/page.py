@@ -61,11 +61,11 @@ def line(verdict: Verdict) -> str:
     digits = min(max(3, 1 - int(np.floor(np.log10(half)))), 9) if half > 0 else 3
     decided = verdict.outcome in ("better", "worse")
     effect = abs(verdict.effect) if decided else verdict.effect
-    said = f"{verdict.outcome} by" if decided else f"{verdict.outcome}:"
+    outcome = f"{verdict.outcome} by" if decided else f"{verdict.outcome}:"
     amount = f"{effect:.{digits}f} ± {half:.{digits}f} bits per byte"
     if verdict.worth is not None and verdict.worth.share is not None:
         judged.insert(0, f"equivalent to {min(abs(verdict.worth.share), 10):.0%} of the tokens")
-    return "; ".join([f"{said} {amount}", *judged])
+    return "; ".join([f"{outcome} {amount}", *judged])
 
 
 def forest(report: "DecisionReport") -> Table:

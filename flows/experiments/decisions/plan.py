@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
-from gristmill.flows.experiments.decisions.arm_costs import ArmCost, arm_cost, cost_sentence
 from gristmill.flows.experiments.decisions.arm_data import ComparisonData
 from gristmill.flows.experiments.decisions.arm_mixture import MAX_LISTED
 from gristmill.flows.experiments.decisions.arm_settings import (
@@ -17,9 +16,9 @@ from gristmill.flows.experiments.decisions.arm_settings import (
     not_compared,
     proxy_values,
 )
-from gristmill.flows.experiments.decisions.device import Device, run_flops, time_of
+from gristmill.flows.experiments.decisions.device import ArmCost, Device, arm_cost, cost_sentence, run_flops, time_of
 from gristmill.flows.experiments.decisions.noise import ProxyNoise, read_noise
-from gristmill.flows.experiments.decisions.options import Candidates, DecisionOptions
+from gristmill.flows.experiments.options import Candidates, DecisionOptions
 from gristmill.flows.recipe import variants
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.proxy import ProxyConfig, load_proxy
@@ -137,7 +136,7 @@ def sees(
     known: how much runs differ, by components that were recorded before, or by the decision's own A/A bank; of the
     bank the size is its own. A bank of one recipe knows nothing of candidates that act differently on different
     documents: by it the effect is a lower bound. With halves of the hosts (`Protocol.resample`) it is one in any case:
-    what these add is known from the decision's own pairs alone, and counts as nothing here.
+    what these add is known only from the decision's own pairs, and counts as nothing here.
     """
     judged = tested_documents(protocol, evaluation, candidates)[1]
     rates = len(protocol.learning_rates)
@@ -312,7 +311,7 @@ class Plan:
         return (
             f"{self.device.at_once} at once, {least}{duration(time.run)} each, of which "
             f"{duration(time.besides)} are start, evaluation and end "
-            f"({run_flops(costliest, self.tokens):.2e} floating-point operations; {self.device.said}), so "
+            f"({run_flops(costliest, self.tokens):.2e} floating-point operations; {self.device.description}), so "
             f"{least}{low} to {high}{money} ({least}{duration(3600 * mean)} on average without an effect), without the "
             "corpora of the candidates"
         )

@@ -9,8 +9,8 @@ import numpy as np
 import wrapt
 from scipy.special import stdtrit
 
-from gristmill.flows.experiments.decisions.arm_costs import ArmCost
 from gristmill.flows.experiments.decisions.arm_data import CorpusDiff, Shown
+from gristmill.flows.experiments.decisions.device import ArmCost
 from gristmill.flows.experiments.decisions.tasks import TaskAccuracy, TaskScreen
 from gristmill.flows.reports.dependents.graph import graph_of
 from gristmill.flows.reports.dependents.retractions import Staleness
@@ -189,9 +189,9 @@ class DecisionReport:
     reason; `announced`: what was said of the budget before the runs; `differences`: by candidate the lines of a diff of
     its recipe against the base's (`gristmill.flows.recipe.variants.difference`); `tasks`: accuracies by candidate, if
     the models were scored on tasks; `task_screen`: which of them say something; `left_out`: of each task the examples
-    that a recipe trains on, which do not count; `only`: by candidate, documents of one of the two alone; `diffs`: by
-    candidate, how all differences of the two corpora are shown; `mlflow_run`:
-    the parent run; `page`: the path of its page; `stale`: why the verdicts no longer hold, a sentence each."""
+    that a recipe trains on, which do not count; `only`: by candidate, documents that only one of the two has; `diffs`:
+    by candidate, how all differences of the two corpora are shown; `mlflow_run`: the parent run; `page`: the path of
+    its page; `stale`: why the verdicts no longer hold, a sentence each."""
 
     id: str
     decision: Decision
@@ -238,7 +238,7 @@ class DecisionReport:
 
     @property
     def steps_of_all(self) -> list[str]:
-        """The names of all steps that a recipe has, in the base's order, those of candidates behind them."""
+        """The names of all steps that a recipe has, in the base's order, then those of candidates."""
         return list(dict.fromkeys(row.name for arm in self.arms.values() for row in arm.funnel))
 
     @property
@@ -252,9 +252,10 @@ class DecisionReport:
         first."""
         order = {"better": 0, "worse": 1}
         ranked = sorted(self.verdicts, key=lambda v: (order.get(v.outcome, 2), -abs(v.effect or 0.0)))
-        said = [_short(verdict) for verdict in ranked[:MOST_SHORT]]
-        more = len(ranked) - len(said)
-        return _joined(f"{self.base}: {'; '.join(said)}{f'; {more} more' if more else ''}", self.decision.conditions)
+        verdicts = [_short(verdict) for verdict in ranked[:MOST_SHORT]]
+        more = len(ranked) - len(verdicts)
+        listed = "; ".join([*verdicts, *([f"{more} more"] if more else [])])
+        return _joined(f"{self.base}: {listed}", self.decision.conditions)
 
     @property
     def table(self) -> "DataFrame":
@@ -370,16 +371,16 @@ def _set_effect(
 
 
 def _short(verdict: Verdict) -> str:
-    said = f"{verdict.candidate} is {verdict.outcome}"
+    sentence = f"{verdict.candidate} is {verdict.outcome}"
     if verdict.outcome not in ("better", "worse"):
-        said = f"{verdict.candidate}: {verdict.outcome}"
+        sentence = f"{verdict.candidate}: {verdict.outcome}"
     if verdict.effect is None:
-        return said
-    return f"{said}, {verdict.effect:+.4f} ({verdict.low:+.4f} to {verdict.high:+.4f})"
+        return sentence
+    return f"{sentence}, {verdict.effect:+.4f} ({verdict.low:+.4f} to {verdict.high:+.4f})"
 
 
-def _joined(said: str, conditions: Conditions | None) -> str:
-    return said if conditions is None else f"{said}, {conditions}"
+def _joined(sentence: str, conditions: Conditions | None) -> str:
+    return sentence if conditions is None else f"{sentence}, {conditions}"
 
 
 def _negative(value: float | None) -> float | None:

@@ -117,7 +117,7 @@ class ProxyRuns:
         )
 
     def _check(self, arm: str, result: ProxyResult) -> None:
-        documents = slice(len(result.sizes))  # right answers of tasks are behind them
+        documents = slice(len(result.sizes))  # right answers of tasks follow
         names = [self._evaluation.names[index] for index in self._evaluation.set_of[documents]]
         sizes = self._evaluation.size[documents]
         same = names == [result.sets[index] for index in result.set_of]

@@ -1,7 +1,7 @@
 """Tasks of a decision: what finished runs make of them, and the sets that `--judge` may name.
 
-A set `task:<name>` has the right answers of a task's examples as documents. Examples that stand in what one of the
-recipes trains on do not count, in any run: so all runs are scored on the same, and none on what it may have read.
+A set `task:<name>` has the right answers of a task's examples as documents. Examples that occur in the training text
+of a recipe do not count, in any run: so all runs are scored on the same, and none on what it may have read.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -237,7 +237,7 @@ class DecisionTasks:
 
     @cached_property
     def contained(self) -> frozenset[str]:
-        """`<task>:<number>` of the examples that stand in what one of the recipes trains on."""
+        """`<task>:<number>` of the examples that occur in the training text of a recipe."""
         examples = task_examples(self._context, self._folder)
         stages = [contained_examples(self._context, arm.corpus, examples) for arm in self._data.arms.values()]
         return frozenset(name for stage in stages for name in stage.result["examples"])

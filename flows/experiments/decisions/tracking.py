@@ -16,7 +16,7 @@ from gristmill.flows.experiments.decisions import page as decision_page
 from gristmill.flows.experiments.decisions.report import DecisionReport, TrainedRun
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, dump
-from gristmill.flows.reports.dependents.marks import TAG, tag_of
+from gristmill.flows.reports.dependents.retractions import TAG, tag_of
 from gristmill.flows.run.tracking import ParentRun, dataset_input, tag_name
 from gristmill.flows.stats.runs import RunRequest
 from gristmill.tasks.engine.make import StageResult
@@ -109,9 +109,9 @@ def request_name(request: RunRequest) -> str:
 def description(report: DecisionReport) -> str:
     """The verdicts, then the tables, as Markdown."""
     shown = [table.markdown() for table in decision_page.tables(report)]
-    said = [f"{report.title}.", *(f"**{sentence}.**" for sentence in report.sentences), *shown]
+    lines = [f"{report.title}.", *(f"**{sentence}.**" for sentence in report.sentences), *shown]
     effects = f"Effects: bits per byte of {report.base} minus the candidate's. Above 0, the candidate is better."
-    return "\n\n".join([*said, *([report.tasks_note] if report.tasks_note else []), effects])
+    return "\n\n".join([*lines, *([report.tasks_note] if report.tasks_note else []), effects])
 
 
 def write_artifacts(folder: Path, report: DecisionReport, recipes: Mapping[str, Recipe]) -> None:

@@ -21,8 +21,8 @@ from gristmill.flows.curation import curate
 from gristmill.flows.machine.context import job_options
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, load
-from gristmill.flows.reports.pages.classifier_plots import confusion_file, curves_file
 from gristmill.flows.reports.recorded import open_run
+from gristmill.flows.reports.run_page.plots import confusion_file, curves_file
 from gristmill.flows.stages.corpus import Corpus, held_out
 from gristmill.flows.stages.learned_filters import embedding_vectors
 from gristmill.storage import files, leftovers, parquet
@@ -153,7 +153,7 @@ def grouped_by(kind: str, patterns: Sequence[str], text: str, label: str) -> str
 
 def from_recipe(out: str, name: str, machine: MachineSettings | None = None) -> dict[str, Any]:
     """Train on the documents that a recipe's step `quality` learns from, with its settings; returns the counts and
-    measures. The steps ahead of it are finished. Raises NotFinishedError; ValueError for a recipe without such a step,
+    measures. The steps before it are finished. Raises NotFinishedError; ValueError for a recipe without such a step,
     or whose step names a model."""
     recipe = load(name)
     machine = machine or MachineSettings()

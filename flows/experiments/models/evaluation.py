@@ -23,6 +23,7 @@ from gristmill.storage import files
 from gristmill.storage.tokenizer_files import read_tokenizer
 from gristmill.tasks.engine.make import NotFinishedError
 from gristmill.training.evaluate.heldout import heldout_loss, heldout_windows
+from gristmill.training.evaluate.sample import sample_text
 from gristmill.training.evaluate.task_scores import scored, task_scores
 from gristmill.training.evaluate.tasks import read_tasks
 from gristmill.training.hub.weight_files import CONFIG, WEIGHTS
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 else:
     model_run = wrapt.lazy_import("gristmill.flows.run.model_run")
     entities = wrapt.lazy_import("mlflow.entities")
+
+TOP_K = 50  # tokens that `generate_text` chooses among
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ def trained_model(target: str | Recipe, settings: MachineSettings | None = None)
     """The model of a recipe whose training is finished, named as for `load`, or the one in a local folder
     (`gristmill.training.hub.weights`).
 
-    Raises NotFinishedError, which names the remedy, and what `open_model` and `load` raise.
+    Raises NotFinishedError with the fix, and what `open_model` and `load` raise.
     """
     if isinstance(target, str) and Path(target).is_dir():
         saved = open_model(Path(target))
@@ -173,3 +176,10 @@ def _log(target_model: TrainedModel, scores: dict[str, dict[str, Any]], settings
         for start in range(0, len(points), 1000):
             run.client.log_batch(run_id, metrics=points[start : start + 1000])
     return run_id
+
+
+def generate_text(target: str, prompt: str, tokens: int, temperature: float, seed: int) -> str:
+    """The continuation of a prompt by a trained model, without the prompt. Raises what `trained_model` raises."""
+    saved = trained_model(target).saved
+    tokenizer = Path(saved.tokenizer.local())
+    return sample_text(saved.load(), tokenizer, tokens, prompt=prompt, temperature=temperature, top_k=TOP_K, seed=seed)

@@ -21,7 +21,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, ViewType
 
 from gristmill.flows.curation import BuiltStage, lineage
-from gristmill.flows.experiments.models.options import ImportRequest
+from gristmill.flows.experiments.options import ImportRequest
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, dump
 from gristmill.flows.reports.finished import finished
@@ -249,8 +249,8 @@ def _tracked(
 
 
 def _log_points(client: MlflowClient, run: str, request: ImportRequest, shown: Callable[[str], str]) -> int:
-    """Log what the trainer wrote, BATCH points a request; the last step. Its own metrics keep their names, behind that
-    of the trainer, and LOSS is that of a recipe's run."""
+    """Log the trainer's metrics, BATCH points a request, and return the last step. They keep their names, prefixed with
+    the trainer's; LOSS gets the name that it has in a recipe's run."""
     last, points = 0, _points(request, shown)
     while some := list(islice(points, BATCH)):
         client.log_batch(run, metrics=some)

@@ -1,10 +1,10 @@
-"""What a whole crawl would take, by what the jobs of a finished run took and by how each phase says that it grows.
+"""Estimate the cost of a full crawl from the job costs of a finished run and the declared growth of each phase.
 
-A phase takes what the jobs of the run say, a range (`phase_costs`). If phases of which they say too little decide the
-sum, the sum is not reported, and the command that measures them is.
+The estimate of a phase is a range (`phase_costs`). If the sum is too uncertain because of some phases, it is not
+reported; instead, the report names the command that measures these phases.
 
-The work of a phase with many jobs is divided among all cores. What a phase does in one job takes as long as that job,
-and the memory that it needs: where that grows with the corpus it is what limits a crawl.
+The work of a phase with many jobs is divided among all cores. A phase with a single job takes as long as this job, on
+one machine, so its time and memory limit the crawl if they grow with the corpus.
 """
 
 from bisect import bisect_left
@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import Any
 
 from gristmill.flows.curation import processing
-from gristmill.flows.experiments.planning.options import CrawlOptions
+from gristmill.flows.experiments.options import CrawlOptions
 from gristmill.flows.experiments.planning.phase_costs import (
     FIRST,
     SHORT,
@@ -31,14 +31,14 @@ from gristmill.flows.reports.run import Run
 from gristmill.flows.reports.tables import Table
 from gristmill.tasks.engine.make import StageResult
 
-# Up to which clusters are considered.
+# Size of the largest cluster that is considered.
 MAX_CORES = 10_000_000
 
 
 @dataclass(frozen=True)
 class StageCapacity:
-    """What one stage takes. `documents_in`, `documents_out`: None where none are counted; `phases`: None for a stage of
-    a version that did not measure them; `bytes`: of its files in the home."""
+    """The cost of one stage. `documents_in`, `documents_out`: None if documents are not counted; `phases`: None for a
+    stage of a version that did not measure them; `bytes`: size of its files in the home."""
 
     stage: str
     documents_in: int | None
@@ -56,7 +56,7 @@ class StageCapacity:
 
     @property
     def basis(self) -> str:
-        """What the longest of its phases rests on."""
+        """The data behind the estimate of its longest phase."""
         if not self.phases:
             return ""
         phase = max(self.phases, key=lambda phase: phase.core_hours.high)
@@ -65,8 +65,8 @@ class StageCapacity:
 
 @dataclass(frozen=True)
 class Capacity:
-    """A row for each stage of the corpus and its tokens, for a crawl of `documents` pages; the run of `recipe` had
-    `measured`. A training is not in it: its time follows from its recipe."""
+    """The cost of the corpus and its tokens for a crawl of `documents` pages, by stage; the run of `recipe` had
+    `measured` pages. Training is not included: its time follows from its recipe."""
 
     recipe: str
     documents: int
@@ -76,7 +76,7 @@ class Capacity:
     crawl: CrawlOptions
 
     def as_json(self) -> dict[str, Any]:
-        """All of it, for `--json`: sums that are not known are null, and `gaps` says of which phases."""
+        """All values for `--json`: unknown sums are null, and `gaps` has the phases that are the reason."""
         sums = (
             "core_hours",
             "hours",
@@ -108,7 +108,7 @@ class Capacity:
             return "not measured"
         if hours.is_known:
             return hours.text()
-        # a bound that does not decide the sum is of use, another says nothing
+        # an upper bound is useful only if the phase does not decide the sum
         decisive = any(phase in self.gaps for phase in row.phases or ())
         return "not known" if decisive else f"at most {Range(hours.high, hours.high).text()}"
 
@@ -118,18 +118,18 @@ class Capacity:
 
     @cached_property
     def core_hours(self) -> Range | None:
-        """None where the run does not say how its phases grow, or some were not measured."""
+        """None if phases were not measured, or if their sum is too uncertain."""
         hours = sum_ranges(phase.core_hours for phase in self.phases)
         return hours if hours.is_known and not self.unmeasured and self.phases else None
 
     @cached_property
     def gaps(self) -> tuple[PhaseCapacity, ...]:
-        """The phases that keep the sum of core hours from being known, the one of which least is known first."""
+        """The phases that make the sum of core hours too uncertain, the most uncertain first."""
         return _decisive(self.phases, [phase.core_hours for phase in self.phases])
 
     @cached_property
     def time_gaps(self) -> tuple[PhaseCapacity, ...]:
-        """The same of the hours."""
+        """The same for the hours."""
         return _decisive(self.phases, [phase.hours for phase in self.phases])
 
     @property
@@ -138,13 +138,13 @@ class Capacity:
 
     @property
     def scheduling(self) -> Range:
-        """Hours that flow and scheduler are busy, which send jobs and take their results. They have one thread."""
+        """Hours that the flow and the scheduler are busy with sending jobs and receiving results, on one thread."""
         return sum_ranges(phase.scheduling for phase in self.phases)
 
     @property
     def scheduler_cores(self) -> Range | None:
-        """From how many cores on flow and scheduler take longer than the jobs of all phases that are divided. None if
-        they never do, or as for the core hours."""
+        """Number of cores above which the flow and the scheduler take longer than the jobs of all divided phases. None
+        if there is no such number, or if the core hours are unknown."""
         if self.core_hours is None:
             return None
         phases = [phase for phase in self.phases if not phase.alone]
@@ -156,24 +156,24 @@ class Capacity:
 
     @property
     def hours(self) -> Range | None:
-        """One stage after the other. None as for the core hours."""
+        """Hours of all stages, one after the other. None if unknown."""
         hours = sum_ranges(phase.hours for phase in self.phases)
         return hours if hours.is_known and self.core_hours is not None else None
 
     @property
     def limit(self) -> PhaseCapacity | None:
-        """The phase that takes longest, of those of which that is known."""
+        """The longest phase among those with known hours."""
         known = (phase for phase in self.phases if phase.hours.is_known)
         return max(known, key=lambda phase: phase.hours.high, default=None)
 
     @property
     def largest(self) -> PhaseCapacity | None:
-        """The phase whose jobs need most memory."""
+        """The phase whose jobs need the most memory."""
         return max((phase for phase in self.phases if phase.memory), key=lambda phase: phase.memory or 0, default=None)
 
     @property
     def without_memory(self) -> tuple[str, ...]:
-        """The phases of whose memory the run says nothing."""
+        """The phases with unknown memory."""
         return tuple(phase.label for phase in self.phases if phase.memory is None)
 
     @cached_property
@@ -186,12 +186,12 @@ class Capacity:
 
     @property
     def computing(self) -> Range | None:
-        """The price of the processors; None where the core hours are not known."""
+        """The price of the processors; None if the core hours are unknown."""
         return None if self.core_hours is None else self.core_hours.times(self.crawl.core_hour)
 
     @property
     def storing(self) -> float:
-        """The price of the home, a month."""
+        """The price of storing the home, per month."""
         return self.bytes / 1e12 * self.crawl.terabyte_month
 
     @property
@@ -201,12 +201,12 @@ class Capacity:
 
     @property
     def unmeasured(self) -> tuple[str, ...]:
-        """The stages whose sizes of jobs are not in the home, since their files were removed."""
+        """The stages without job sizes in the home, since their files were removed."""
         return tuple(stage.stage for stage in self.stages if stage.phases is None)
 
     @property
     def remedy(self) -> str:
-        """The command that measures what is not known; "" where all is."""
+        """The command that measures unknown costs; "" if all are known."""
         has_tokens = any(stage.stage == "tokens" for stage in self.stages)
         run = f"gristmill {'run --tokens-only' if has_tokens else 'corpus'} {self.recipe}"
         if self.unmeasured:
@@ -217,7 +217,7 @@ class Capacity:
 
     @property
     def preparation(self) -> str:
-        """What the recipe needs before `remedy` measures more; "" where the run's own files do."""
+        """The change to the recipe that `remedy` requires; "" if the run's own files are enough."""
         gaps = self.gaps or self.time_gaps
         if self.unmeasured or all(phase.basis.gap == FIRST for phase in gaps):
             return ""
@@ -230,8 +230,8 @@ class Capacity:
 
 
 def limiting_cores(phases: Sequence[tuple[int, float]]) -> int | None:
-    """From how many cores on flow and scheduler take longer than the jobs of phases, which are given by their number of
-    jobs and the seconds of one. None if they never do."""
+    """Number of cores above which the flow and the scheduler take longer than the jobs of the phases. None if there is
+    no such number. `phases`: number of jobs of each phase, and seconds of a job."""
 
     def is_limit(cores: int) -> bool:
         busy = sum(scheduling_seconds(jobs, seconds, min(cores, jobs)) for jobs, seconds in phases)
@@ -243,7 +243,7 @@ def limiting_cores(phases: Sequence[tuple[int, float]]) -> int | None:
 
 
 def _decisive(phases: Sequence[PhaseCapacity], ranges: Sequence[Range]) -> tuple[PhaseCapacity, ...]:
-    """The phases without which the sum of the others would be known, those with the widest ranges."""
+    """The phases with the widest ranges, without which the sum of the other phases is known."""
     left, missing = sum_ranges(ranges), []
     for phase, one in sorted(zip(phases, ranges, strict=True), key=lambda each: each[1].low - each[1].high):
         if left.is_known:
@@ -256,11 +256,11 @@ def _decisive(phases: Sequence[PhaseCapacity], ranges: Sequence[Range]) -> tuple
 
 
 def capacity(report: Run, crawl: CrawlOptions, recipe: str = "") -> Capacity:
-    """What a crawl of so many pages takes, by a finished run. Reads a small file for each stage.
+    """Estimate the cost of a crawl from a finished run. Reads a small file for each stage.
 
-    `crawl.shard_pages` decides how many jobs a phase has and how many files they open. Near-duplicates grow faster than
-    in proportion if a larger crawl has a larger share of them. `recipe`: how commands name it, default: its name.
-    Raises ValueError for a run that read no documents.
+    `crawl.shard_pages` determines the number of jobs of a phase and of the files that they open. The cost of
+    near-duplicates grows faster than the corpus if a larger crawl has a larger share of them. `recipe`: name of the
+    recipe in commands, default: its own name. Raises ValueError for a run that read no documents.
     """
     measured = report.steps[0].documents_in if report.steps else 0
     if not measured:

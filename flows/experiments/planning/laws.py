@@ -53,7 +53,7 @@ def ramp(metrics: Iterable[Mapping[str, Any]], training: TrainingConfig, seq_len
     ]
     if not points:
         return None
-    lowest, rest = math.inf, []  # of each point and all behind it
+    lowest, rest = math.inf, []  # of each point and all after it
     for tokens, scale in reversed(points):
         lowest = min(lowest, scale)
         rest.append((tokens, lowest))
@@ -78,7 +78,7 @@ PF_DAY = 1e15 * 86_400
 # et al. 2024 (arXiv 2401.00448) print and use: of the compute in the paper's Table A3 they give its parameters within
 # 4%. Those of the paper's TeX source, .3392 and .2849, are up to 8% off, the .34 and .28 of its text up to 30%.
 HOFFMANN = ScalingLaw(E=1.69, A=406.4, alpha=0.336, B=410.7, beta=0.283)
-# Besiroglu et al. 2024 (arXiv 2404.10102), Table 1: the same law, fitted anew to the points of Hoffmann's Figure 4.
+# Besiroglu et al. 2024 (arXiv 2404.10102), Table 1: the same law, fitted again to the points of Hoffmann's Figure 4.
 BESIROGLU = ScalingLaw(E=1.8172, A=482.01, alpha=0.3478, B=2085.43, beta=0.3658)
 # Muennighoff et al. 2023 (arXiv 2305.16264), appendix A: exp(.6254804), exp(6.255414), exp(7.3049974), one exponent.
 MUENNIGHOFF = ScalingLaw(

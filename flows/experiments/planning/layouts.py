@@ -1,4 +1,4 @@
-"""Layouts of a training over devices: the memory of each rank, traffic and time of a step, and the layouts that fit."""
+"""Layouts of a training over devices: memory of each rank, traffic and time of a step, and the layouts that fit."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,14 +10,14 @@ from gristmill.training.hardware import DataSheet
 from gristmill.training.model_config import ModelConfig
 
 RECOMPUTE = ("none", "selective", "full")
-RESERVED = 0.05  # of a device's memory: of its driver and of the libraries, and what the allocator cannot give out
+RESERVED = 0.05  # share of a device's memory for its driver, libraries, and fragmentation in the allocator
 
 
 @dataclass(frozen=True)
 class Devices:
-    """`count` of them, `machine` in each machine, of which each sends `network` bytes a second to other machines;
-    `mfu`: the share of the data sheet's operations that training reaches where it waits for no other device; `memory`:
-    bytes of one."""
+    """`count`: number of devices; `machine`: devices per machine; `network`: bytes per second that each device sends to
+    other machines; `mfu`: the share of the data sheet's operations that training reaches without waiting for other
+    devices; `memory`: bytes of one device."""
 
     name: str
     sheet: DataSheet
@@ -29,14 +29,14 @@ class Devices:
 
     @property
     def usable(self) -> float:
-        """Bytes of one that a plan may fill."""
+        """Bytes of one device that a plan may use."""
         return self.memory * (1 - RESERVED)
 
 
 @dataclass(frozen=True)
 class Work:
-    """A training, apart from its layout. `flops`: operations of a token, by the model's own count; `product`: bytes of
-    a number in products; `compiled`: whether blocks and loss are."""
+    """A training without its layout. `flops`: operations per token, as counted by the model; `product`: bytes of a
+    number in matrix products; `compiled`: whether blocks and loss are compiled."""
 
     model: ModelConfig
     training: TrainingConfig
@@ -49,8 +49,8 @@ class Work:
 
 @dataclass(frozen=True)
 class Traffic:
-    """Bytes that a device sends in a step. `gather`: to shards, of weights and of gradients; `replicas`: of gradients;
-    `tensor`: of activations within matrices; `pipeline`: of activations between stages."""
+    """Bytes that a device sends in a step. `gather`: weights and gradients between shards; `replicas`: gradients
+    between replicas; `tensor`: activations within tensor parallelism; `pipeline`: activations between stages."""
 
     gather: float
     replicas: float
@@ -60,8 +60,8 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Choice:
-    """A layout with the recomputation and the largest micro-batch that fit, what it holds and sends, and how long a
-    step takes: seconds of `computing`, the bubble included, and of `sending`, of which the most goes on meanwhile."""
+    """A layout with the recomputation and the largest micro-batch that fit, its memory and traffic, and the time of a
+    step: seconds of `computing`, including the bubble, and of `sending`, most of which overlaps with it."""
 
     layout: Layout
     recompute: str
@@ -77,37 +77,35 @@ class Choice:
 
     @cached_property
     def seconds(self) -> float:
-        """Of a step. Weights and gradients travel while others are computed with: of the two times the longer counts.
-        What tensor and pipeline parallelism send is waited for."""
+        """Seconds of a step. Sending weights and gradients overlaps with computing, so only the longer time counts.
+        The traffic of tensor and pipeline parallelism does not overlap."""
         return max(self.computing, self.sending) + self.waiting
 
 
 def bubble(stages: int, micro_batches: int) -> float:
-    """The share of a step in which a stage of a pipeline waits for others, with GPipe's schedule as with 1F1B: Huang et
-    al. 2019 (arXiv 1811.06965), section 2.3."""
+    """The share of a step in which a stage of a pipeline waits for others, the same for GPipe's schedule and 1F1B
+    (Huang et al. 2019, arXiv 1811.06965, section 2.3)."""
     return (stages - 1) / (micro_batches + stages - 1)
 
 
 def ring(size: float, ranks: int) -> float:
-    """Bytes that a rank sends to gather `size` bytes that so many ranks have a part each of, or to scatter sums of so
-    many: each part goes round once."""
+    """Bytes that a rank sends in a ring all-gather or reduce-scatter of `size` bytes over `ranks` ranks."""
     return size * (ranks - 1) / ranks
 
 
 def traffic(work: Work, layout: Layout, micro_batch: int, micro_batches: int, recompute: str) -> Traffic:
-    """What a device sends in a step.
+    """Bytes that a device sends in a step.
 
-    Weights are gathered for the forward pass of each micro-batch, and those of blocks for its backward pass, too, if
-    they are dropped in between; gradients are scattered after each micro-batch, or once a step. In a pipeline both
-    happen once a step. Replicas add up their
-    shards' gradients once. Tensor parallelism has two sums over activations in each pass of a layer (Shoeybi et al.
-    2019, arXiv 1909.08053), which full recomputation repeats.
+    Weights are gathered for the forward pass of each micro-batch, and weights of blocks again for its backward pass if
+    they are freed in between; gradients are scattered after each micro-batch, or once per step. In a pipeline both
+    happen once per step. Replicas reduce their shards' gradients once. Tensor parallelism has two all-reduces of
+    activations in each pass of a layer (Shoeybi et al. 2019, arXiv 1909.08053), which full recomputation repeats.
     """
     training, parameters = work.training, work.parameters
     layers = -(-parameters.layers // layout.pipeline)
     blocks, root = layers * parameters.block / layout.tensor, parameters.root / layout.tensor
     reduced = 2 if training.reduce_dtype == "bf16" else 4
-    kept = layout.pipeline > 1  # weights and gradients stay whole during a step
+    kept = layout.pipeline > 1  # weights and gradients stay unsharded during a step
     again = blocks if training.reshard_after_forward and not kept else 0
     gathered = work.product * (blocks + root + again) * (1 if kept else micro_batches)
     scattered = reduced * (blocks + root) * (1 if kept or training.accumulate == "whole" else micro_batches)
@@ -123,10 +121,10 @@ def traffic(work: Work, layout: Layout, micro_batch: int, micro_batches: int, re
 
 
 def choices(work: Work, devices: Devices, tensor: int = 1, pipeline: int = 1) -> list[Choice]:
-    """The layouts that fit so many devices, each with the recomputation and the largest micro-batch with which a step
-    is shortest, of equal ones the least recomputation; the shortest step first, then that with least memory.
+    """The layouts that fit, each with the recomputation and the largest micro-batch of the shortest step; ties go to
+    the least recomputation. Sorted by the time of a step, then by memory.
 
-    `tensor`, `pipeline`: the most of each. Raises ValueError where nothing fits, with what would be least.
+    `tensor`, `pipeline`: the largest degree of each. Raises ValueError, with the smallest layout, if nothing fits.
     """
     options: list[Choice] = []
     least = None
@@ -135,14 +133,12 @@ def choices(work: Work, devices: Devices, tensor: int = 1, pipeline: int = 1) ->
             continue
         tried = [choice(work, devices, layout, recompute) for recompute in RECOMPUTE]
         if fitting := [one for one in tried if one.memory.total <= devices.usable]:
-            options.append(
-                min(fitting, key=lambda one: (one.seconds, one.computing))
-            )  # of equal ones the least recomputation
+            options.append(min(fitting, key=lambda one: (one.seconds, one.computing)))
         smallest = min(tried, key=lambda one: one.memory.total)
         if least is None or smallest.memory.total < least.memory.total:
             least = smallest
     if not options:
-        assert least is not None, "one shard a device is a layout"
+        assert least is not None, "one shard per device is a layout"
         raise ValueError(
             f"no layout fits {devices.count} {devices.name} of {devices.memory / 1000000000.0:,.0f} GB: the smallest "
             f"needs {least.memory.total / 1000000000.0:,.1f} GB per device, with recompute {least.recompute} and "
@@ -152,8 +148,8 @@ def choices(work: Work, devices: Devices, tensor: int = 1, pipeline: int = 1) ->
 
 
 def layouts(model: ModelConfig, devices: Devices, tensor: int = 1, pipeline: int = 1) -> Iterator[Layout]:
-    """All layouts over so many devices. Tensor parallelism stays within a machine and divides the heads; a pipeline
-    divides the layers."""
+    """All layouts over the devices. Tensor parallelism stays within a machine and divides the heads; a pipeline divides
+    the layers."""
     for t in _divisors(devices.count):
         if t > min(tensor, devices.machine) or model.heads % t or model.kv_head_count % t or model.ffn_dim % t:
             continue
@@ -166,15 +162,15 @@ def layouts(model: ModelConfig, devices: Devices, tensor: int = 1, pipeline: int
 
 
 def runs(work: Work, layout: Layout) -> bool:
-    """Whether training supports a layout: a pipeline needs as many micro-batches as it has stages, and `tensor` divides
-    sequences and the vocabulary, without fp8."""
+    """Whether training supports a layout: a pipeline needs at least as many micro-batches as stages, and `tensor` must
+    divide sequences and the vocabulary, and excludes fp8."""
     rows = -(-work.training.batch // layout.data)
     divided = work.model.seq_len % layout.tensor == work.vocab_size % layout.tensor == 0
     return rows >= layout.pipeline and divided and not (layout.tensor > 1 and work.training.fp8_min_dim)
 
 
 def choice(work: Work, devices: Devices, layout: Layout, recompute: str) -> Choice:
-    """A layout with a recomputation and the largest micro-batch that fits; with one row where none does."""
+    """A layout with a recomputation and the largest micro-batch that fits, or one row if none fits."""
     training = work.training.model_copy(update={"recompute": recompute})
     rows = -(-training.batch // layout.data)
 
@@ -191,17 +187,17 @@ def choice(work: Work, devices: Devices, layout: Layout, recompute: str) -> Choi
         fits, too_many = (middle, too_many) if held(middle).total <= devices.usable else (fits, middle)
     steps = -(-rows // fits)
     if layout.pipeline == 1 or -(-rows // -(-rows // steps)) == steps:
-        fits = -(-rows // steps)  # as few rows of padding as so many micro-batches leave
+        fits = -(-rows // steps)  # the least padding with this number of micro-batches
     return timed(work, devices, layout, recompute, fits, steps, held(fits))
 
 
 def timed(
     work: Work, devices: Devices, layout: Layout, recompute: str, micro_batch: int, micro_batches: int, memory: Memory
 ) -> Choice:
-    """How long a step takes.
+    """The time of a step.
 
     Model operations at the data sheet's rate times MFU; full recomputation adds a forward pass, a third (Narayanan et
-    al. 2021, arXiv 2104.04473: 8 T P in place of 6 T P). A group of devices sends as fast as its slowest link.
+    al. 2021, arXiv 2104.04473: 8 T P instead of 6 T P). A group of devices sends as fast as its slowest link.
     """
     sent = traffic(work, layout, micro_batch, micro_batches, recompute)
     rows = micro_batch * micro_batches * layout.data
@@ -219,7 +215,7 @@ def timed(
 
 
 def _rate(devices: Devices, span: int) -> float:
-    """Bytes a second of a device in a group that spans so many devices in a row."""
+    """Bytes per second of a device in a group that spans `span` consecutive devices."""
     return devices.sheet.link if span <= devices.machine else min(devices.sheet.link, devices.network)
 
 

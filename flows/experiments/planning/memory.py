@@ -69,7 +69,7 @@ class Memory:
 
 class Kept(NamedTuple):
     """What is kept of a token in a block for the backward pass. `divided`: tensor parallelism divides it, since it is
-    inside of attention or of the feed-forward network; what is outside is divided by sequence parallelism alone."""
+    inside of attention or of the feed-forward network; what is outside is divided only by sequence parallelism."""
 
     what: str
     bytes: float

@@ -1,12 +1,12 @@
-"""What one phase would take in a whole crawl, by what its jobs took in a run.
+"""Estimate the cost of one phase in a full crawl from the costs of its jobs in a run.
 
-The CPU time of a job has a part that its process takes once, a part that each job takes whatever it holds, and parts in
-proportion to its documents and to the bytes that it reads. None is negative. A phase takes in the crawl what some such
-law says that fits the jobs of the run, so what is reported is the range of all of them (`stats.nonnegative`). Where the
-jobs cannot tell what grows from what does not, the range is wide.
+The CPU time of a job is a sum of nonnegative parts: one for each process, one for each job, and parts in proportion to
+its documents and to the bytes that it reads. Many such laws can fit the jobs of the run, so the estimate is the range
+of their predictions for the crawl (`stats.nonnegative`). If the jobs do not separate the parts that grow from the parts
+that do not, the range is wide.
 
-Bounds without a law: a phase of less than a second, one whose jobs all read something that grows with the corpus, and
-one on a sample that the run did not fill take at least what does not grow, and at most what grows with all of it.
+Some phases have bounds without a law: those of less than a second, those whose jobs all read data that grows with the
+corpus, and those on a sample that the run did not fill. The lower bound assumes no growth, the upper bound full growth.
 """
 
 from collections.abc import Iterable
@@ -16,30 +16,30 @@ from operator import add
 
 import numpy as np
 
-from gristmill.flows.experiments.planning.options import CrawlOptions
+from gristmill.flows.experiments.options import CrawlOptions
 from gristmill.flows.stats.nonnegative import predict
 from gristmill.tasks.engine.job_costs import REQUESTS_A_READ, PhaseCost
 from gristmill.tasks.engine.shared import JOB_COST, TASK_COST, task_size
 
-# Bytes that a worker holds before its first job.
+# Memory of a worker before its first job, in bytes.
 WORKER = 300 << 20
-# CPU seconds of a phase beside the starts of its processes, below which no law is fitted.
+# No law is fitted to phases with fewer CPU seconds, not counting the starts of processes.
 SHORTEST = 1.0
-# A sum is reported if its upper bound is at most so many times its lower one.
+# A sum is reported if its upper bound is at most MAX_RATIO times its lower bound.
 MAX_RATIO = 3.0
-# By which share of the CPU time the same jobs differ from one run to another, as other processes use caches and cores.
+# Variation of the CPU time of the same jobs between runs, since other processes use caches and cores.
 RUN_TO_RUN = 0.15
-# The same of phases that are shorter than SHORTEST.
+# The same for phases that are shorter than SHORTEST.
 SHORT_RUN_TO_RUN = 0.6
-# Jobs of which one process has a second one and another that differs.
+# With fewer jobs, no process has both a second job and one of another size.
 MIN_JOBS = 3
-# Jobs whose largest is less than so many times the smallest are of one size.
-ALIKE = 1.5
+# Jobs have the same size if the largest is less than SAME_SIZE_RATIO times the smallest.
+SAME_SIZE_RATIO = 1.5
 
 
 @dataclass(frozen=True)
 class Range:
-    """From `low` to `high`, of what is counted in the same unit."""
+    """A range from `low` to `high`."""
 
     low: float
     high: float
@@ -52,11 +52,11 @@ class Range:
 
     @property
     def is_known(self) -> bool:
-        """Whether it is narrow enough to be reported."""
+        """Whether the range is narrow enough to be reported."""
         return self.high <= MAX_RATIO * self.low
 
     def text(self, digits: int = 0) -> str:
-        """As `2,400 to 3,600`; below 10 with two digits that count."""
+        """Format as `2,400 to 3,600`; below 10 with two significant digits."""
         low, high = (f"{value:,.{digits}f}" if value >= 10 else f"{value:.2g}" for value in (self.low, self.high))
         return low if low == high else f"{low} to {high}"
 
@@ -67,9 +67,9 @@ def sum_ranges(ranges: Iterable[Range]) -> Range:
 
 @dataclass(frozen=True)
 class Basis:
-    """What the range of a phase rests on: `jobs` of the run, of which `processes` were the first of their process, with
-    `documents` and `read_bytes`, of the smallest and the largest, None where they count none; `seconds` of all beside
-    the starts of processes; `gap`: why they do not give a law, "" where they do."""
+    """The data behind the range of a phase. `jobs`: jobs of the run, of which `processes` were the first of their
+    process; `documents`, `read_bytes`: of the smallest and the largest job, None if not counted; `seconds`: of all
+    jobs, without the starts of processes; `gap`: why they do not give a law, or ""."""
 
     jobs: int
     processes: int
@@ -94,9 +94,9 @@ def _span_text(low: int, high: int) -> str:
 
 @dataclass(frozen=True)
 class PhaseCapacity:
-    """What one phase takes. `hours`: until its last job has ended; `scheduling`: hours that flow and scheduler are busy
-    meanwhile; `alone`: whether it is one job, whatever the crawl;
-    `memory`: bytes of a job with its worker, None where the run does not say; `workers`: that run at the same time."""
+    """The cost of one phase. `hours`: until its last job has ended; `scheduling`: hours that the flow and the scheduler
+    are busy during it; `alone`: whether it is always a single job; `memory`: bytes of a job with its worker, None if
+    unknown; `workers`: workers that run at the same time."""
 
     stage: str
     phase: str
@@ -117,15 +117,15 @@ class PhaseCapacity:
 
 @dataclass(frozen=True)
 class Crawl:
-    """`factor`: how many times as large as the run; `had`, `shards`: files of the run, and of the crawl."""
+    """`factor`: size of the crawl relative to the run; `run_shards`, `shards`: files of the run, and of the crawl."""
 
     factor: float
-    had: int
+    run_shards: int
     shards: int
     options: CrawlOptions
 
 
-# Why jobs give no law.
+# Reasons why jobs do not give a law.
 SHORT = f"less than {SHORTEST:.0f} s in the run"
 FEW = "too few jobs"
 FIRST = "most jobs were the first of their process"
@@ -139,17 +139,17 @@ UNFILLED = "the run did not fill its sample"
 def phase_capacity(stage: str, phase: str, cost: PhaseCost, crawl: Crawl) -> PhaseCapacity:
     jobs = cost.jobs
     if cost.grows != "constant" and not cost.once:
-        # partitions of a small run hold little: a crawl has never more of them than shards
+        # partitions of a small run are small, so a crawl never has more of them than shards
         divided = min(round(cost.jobs * crawl.factor), max(cost.jobs, crawl.shards))
-        jobs = max(1, crawl.shards if cost.jobs == crawl.had else divided)
+        jobs = max(1, crawl.shards if cost.jobs == crawl.run_shards else divided)
     memory = _memory(cost, crawl, jobs)
     fitting = crawl.options.cores
     if (room := crawl.options.memory_bytes) is not None and memory:
         fitting = min(fitting, room // memory)
     workers = max(1, min(jobs, fitting * crawl.options.machines))
-    beside, gap = _beside(cost, crawl, jobs, workers)
+    work, gap = _without_starts(cost, crawl, jobs, workers)
     starting = workers * cost.start_seconds / max(1, cost.processes)
-    seconds = Range(beside.low + starting, beside.high + starting)
+    seconds = Range(work.low + starting, work.high + starting)
     hours, scheduling = seconds, Range(0.0, 0.0)
     if not cost.once:
         longest = cost.longest + starting / workers
@@ -165,47 +165,46 @@ def phase_capacity(stage: str, phase: str, cost: PhaseCost, crawl: Crawl) -> Pha
 
 
 def scheduling_seconds(jobs: int, job_seconds: float, workers: int) -> float:
-    """CPU seconds of flow and scheduler for the jobs of a phase, which so many workers do together."""
+    """CPU seconds of the flow and the scheduler for the jobs of a phase with `workers` workers."""
     return jobs * JOB_COST + jobs / task_size(workers, job_seconds, jobs).jobs * TASK_COST
 
 
 def _growth(cost: PhaseCost, crawl: Crawl) -> float:
-    """How many times as much the growing part of a phase takes in the crawl as in the run, at most."""
+    """Upper bound of the cost of the growing part of a phase in the crawl, relative to the run."""
     filling = min(crawl.factor, cost.full)
     return {"documents": crawl.factor, "documents^1.5": crawl.factor**1.5, "constant": filling}[cost.grows]
 
 
 def _seconds(cost: PhaseCost) -> float:
-    """Of all jobs in the run, beside what was counted of the starts of processes."""
+    """CPU seconds of all jobs in the run, without the measured starts of processes."""
     return max(0.0, cost.cpu_seconds - cost.start_seconds)
 
 
-def _beside(cost: PhaseCost, crawl: Crawl, jobs: int, workers: int) -> tuple[Range, str]:
-    """CPU seconds of a phase in the crawl beside what is counted of the starts of processes; and where these are a wide
-    range, why."""
+def _without_starts(cost: PhaseCost, crawl: Crawl, jobs: int, workers: int) -> tuple[Range, str]:
+    """CPU seconds of a phase in the crawl without the starts of processes, and the reason if the range is wide."""
     measured, growth = _seconds(cost), _growth(cost, crawl)
     shared = max(1.0, min(crawl.factor, cost.shared))
     if cost.grows == "constant":  # the time of a sample grows more slowly than the sample
-        found, gap = Range(measured, measured * growth), UNFILLED
+        cost_range, gap = Range(measured, measured * growth), UNFILLED
     elif cost.once:
-        # a job that holds nothing ends within the time that is too short to measure
+        # an empty job takes at most the time that is too short to measure
         low = max(measured - SHORTEST, 0.0) * growth + min(measured, SHORTEST)
-        found, gap = Range(min(low, measured * growth), measured * growth), ALONE
+        cost_range, gap = Range(min(low, measured * growth), measured * growth), ALONE
     else:
-        found, gap = _fit(cost, growth, jobs, workers)
+        cost_range, gap = _fit(cost, growth, jobs, workers)
         if shared > 1:
             gap = SHARED
-        found = Range(found.low, found.high * shared)
+        cost_range = Range(cost_range.low, cost_range.high * shared)
     spread = 1 + RUN_TO_RUN
     if measured < SHORTEST:
         # as much as in the run, or in proportion
-        found, gap = Range(measured * min(1.0, growth), measured * max(1.0, growth) * shared), SHORT
+        cost_range, gap = Range(measured * min(1.0, growth), measured * max(1.0, growth) * shared), SHORT
         spread = 1 + SHORT_RUN_TO_RUN
-    return Range(found.low / spread, found.high * spread), gap
+    return Range(cost_range.low / spread, cost_range.high * spread), gap
 
 
 def _fit(cost: PhaseCost, growth: float, jobs: int, workers: int) -> tuple[Range, str]:
-    """The range of what fits the jobs of a phase, and where it is wide, why."""
+    """The range of the laws that fit the jobs of a phase, and the reason if it is wide."""
     first = np.array([size.first for size in cost.sizes], float)
     columns, target = [np.ones(len(first))], [float(jobs)]
     if first.any():
@@ -215,35 +214,34 @@ def _fit(cost: PhaseCost, growth: float, jobs: int, workers: int) -> tuple[Range
     totals = [
         total for total, column in ((cost.documents, _documents(cost)), (cost.read_bytes, _read_bytes(cost))) if column
     ]
-    if not sizes:  # nothing says how much each held: as much
+    if not sizes:  # no job has a recorded size, so assume equal sizes
         sizes, totals = [np.ones(len(first))], [cost.jobs]
     columns += sizes
     target += [growth * total for total in totals]
     costs = np.array([size.seconds for size in cost.sizes])
     law = predict(np.column_stack(columns), costs, np.array(target), jobs)
-    found = Range(law.low, law.high)
+    cost_range = Range(law.low, law.high)
     if cost.jobs < MIN_JOBS:
-        return found, FEW
+        return cost_range, FEW
     if 2 * cost.processes > cost.jobs and cost.processes > 1:
-        return found, FIRST
-    return found, SAME if all(size.max() < ALIKE * max(size.min(), 1.0) for size in sizes) else VARIED
+        return cost_range, FIRST
+    return cost_range, SAME if all(size.max() < SAME_SIZE_RATIO * max(size.min(), 1.0) for size in sizes) else VARIED
 
 
 def _documents(cost: PhaseCost) -> list[int]:
-    """Of each job whose size is kept; empty where they do not count them."""
+    """Documents of each job with a recorded size; empty if not counted."""
     counts = [size.documents for size in cost.sizes if size.documents is not None]
     return counts if len(counts) == len(cost.sizes) and any(counts) else []
 
 
 def _read_bytes(cost: PhaseCost) -> list[int]:
-    """Of each job whose size is kept; empty where they read nothing."""
+    """Bytes read by each job with a recorded size; empty if they read nothing."""
     counts = [size.read_bytes or 0 for size in cost.sizes]
     return counts if any(counts) else []
 
 
 def _memory(cost: PhaseCost, crawl: Crawl, jobs: int) -> int | None:
-    """Bytes of a job of the crawl with its worker; None where the jobs of the run say nothing of it: they held less, or
-    too little to measure."""
+    """Bytes of a job of the crawl with its worker; None if the jobs of the run were too small to show it."""
     if cost.memory is None:
         return None
     growth = min(_growth(cost, crawl), crawl.factor)
@@ -251,7 +249,7 @@ def _memory(cost: PhaseCost, crawl: Crawl, jobs: int) -> int | None:
         too_short = growth > 1 and _seconds(cost) < SHORTEST
         return None if too_short else WORKER + round(cost.memory * max(1.0, growth))
     documents = _documents(cost)
-    if cost.grows != "constant" and documents and growth * cost.documents / jobs > ALIKE * max(documents):
+    if cost.grows != "constant" and documents and growth * cost.documents / jobs > SAME_SIZE_RATIO * max(documents):
         return None
     return WORKER + cost.memory
 

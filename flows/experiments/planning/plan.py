@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import wrapt
 
+from gristmill.flows.experiments.options import PlanOptions
 from gristmill.flows.experiments.planning.capacity import Capacity, capacity
 from gristmill.flows.experiments.planning.laws import (
     Ramp,
@@ -20,7 +21,6 @@ from gristmill.flows.experiments.planning.laws import (
 )
 from gristmill.flows.experiments.planning.layouts import Choice, Devices, Work, choices
 from gristmill.flows.experiments.planning.memory import FLOAT, Counts, counts, optimizer_bytes
-from gristmill.flows.experiments.planning.options import PlanOptions
 from gristmill.flows.experiments.planning.phase_costs import Range
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.errors import RecipeError

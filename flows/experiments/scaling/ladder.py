@@ -135,9 +135,8 @@ class AgreementReport:
     """Whether recipes keep their order from smaller sizes to the largest.
 
     `parameters`, `tokens`: of the runs at each size, parameters rising. `losses`: by measure, float64 (sizes, arms,
-    seeds): bits per byte of JUDGED and of each evaluation set alone, wrong answers of each task (ERROR). The order that
-    counts is that of the largest models by JUDGED. `judged`: the sets that judge.
-    """
+    seeds): bits per byte of JUDGED and of each evaluation set by itself, wrong answers of each task (ERROR). The order
+    that counts is that of the largest models by JUDGED. `judged`: the sets that judge."""
 
     recipe: str
     arms: tuple[str, ...]

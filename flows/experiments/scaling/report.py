@@ -1,4 +1,4 @@
-"""Scaling laws of a recipe's runs: the law, its errors, optima of compute budgets, and forecasts."""
+"""Scaling laws of a recipe's runs: the law, its errors, optima of compute budgets, forecasts, and the page."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -6,9 +6,14 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 from scipy.stats import t as student
 
-from gristmill.flows.experiments.scaling.transfer import RateSweep
+from gristmill.flows.experiments.scaling.grid import RateSweep
+from gristmill.flows.reports import pages
+from gristmill.flows.reports.pages import charts
+from gristmill.flows.reports.pages.charts import Axis, Layer
+from gristmill.flows.reports.tables import Table, span
 from gristmill.flows.stats.law import (
     Fit,
     Forecast,
@@ -21,18 +26,20 @@ from gristmill.flows.stats.law import (
     bootstrap,
     fit,
     leave_future_out,
+    optimum,
     optimum_intervals,
     token_cost,
 )
 
-# Of a budget without fault, how often it is left out, over all that are tested.
+# Probability that a budget that follows the law is left out, over all that are tested.
 ERROR = 0.02
 
 
 @dataclass(frozen=True)
 class Plateau:
-    """Which runs follow a law. `kept`: bool (runs,). `error`: mean of loss / predicted - 1 of the longest budget that
-    is left out, under the law of the longer ones. `tested`: how many budgets had enough longer ones to be tested."""
+    """The runs that follow a law. `kept`: bool (runs,); `error`: mean of loss / predicted - 1 of the longest budget
+    that is left out, under the law of the longer ones; `tested`: the number of budgets with enough longer ones for a
+    test."""
 
     kept: np.ndarray
     error: float
@@ -71,10 +78,9 @@ LAW = ("E", "A", "alpha", "B", "beta")
 
 @dataclass(frozen=True)
 class GridRun:
-    """A finished run. `parameters`: all of them, tied ones once; `non_embedding`: those outside of
-    embedding and output projection; `flops`: of its training; `loss`: bits per byte of the judged
-    evaluation documents, `by_set`: of each set alone; `key`: of its
-    stage."""
+    """A finished run. `parameters`: all of them, tied ones once; `non_embedding`: those outside of embedding and output
+    projection; `flops`: of its training; `loss`: bits per byte of the judged evaluation documents, `by_set`: of each
+    set; `key`: of its stage."""
 
     parameters: int
     non_embedding: int
@@ -89,8 +95,8 @@ class GridRun:
 
 @dataclass(frozen=True)
 class CheckedForecast:
-    """A forecast, the key of the run it is about, the id of its MLflow run, and what came. `earlier`: it was registered
-    by an earlier command, perhaps from fewer runs."""
+    """A forecast, the key of the forecast run, the id of its MLflow run, and the result. `earlier`: whether an earlier
+    command registered it, perhaps from fewer runs."""
 
     key: str
     forecast: Forecast
@@ -101,8 +107,8 @@ class CheckedForecast:
 
 @dataclass(frozen=True, repr=False)
 class ScalingReport:
-    """A finished grid. `id`: 16 hexadecimal characters, of all that decides it; `budgets`: compute budgets whose
-    optimum is asked for, in floating-point operations; `sweeps`: of the learning rate, at some of the sizes;
+    """A finished grid. `id`: 16 hexadecimal characters of a digest of its inputs; `budgets`: compute budgets to compute
+    the optimum for, in floating-point operations; `sweeps`: of the learning rate, at some of the sizes;
     `mlflow_run`: its id, empty before it is logged; `page`: the path of its page; `stale`: why the law no longer
     holds, a sentence each."""
 
@@ -182,31 +188,31 @@ class ScalingReport:
     @property
     def remarks(self) -> list[str]:
         """Which runs were left out and why, what was not tested, and what the learning rate is worth."""
-        said = []
+        sentences = []
         if out := [run for run in self.runs if run not in self.fitted]:
             budgets = sorted({run.tokens for run in out})
-            said.append(
+            sentences.append(
                 f"{len(out)} runs of {', '.join(f'{budget:,}' for budget in budgets)} tokens are excluded: "
                 f"runs of {budgets[-1]:,} tokens deviate by {self.plateau.error:+.1%} from the law of the "
                 "longer runs, as is typical of runs that end on the plateau of token frequencies"
             )
         if not self.plateau.tested:
-            said.append(
+            sentences.append(
                 "whether the shortest runs follow a law was not tested: this requires four token budgets or "
                 "more, with seven runs in the three longest"
             )
-        return said + [sweep.sentence for sweep in self.sweeps]
+        return sentences + [sweep.sentence for sweep in self.sweeps]
 
     @property
     def forecast_sentence(self) -> str:
-        """How many forecasts held; empty without forecasts."""
+        """The number of correct forecasts; empty without forecasts."""
         if not self.forecasts:
             return ""
         inside = sum(one.check.inside for one in self.forecasts)
         return f"{inside} of {len(self.forecasts)} forecasts are inside their {LEVEL:.0%} interval"
 
     def forecast_rows(self) -> Iterator[dict[str, Any]]:
-        """A row for each forecast: the run, the claim, and what came."""
+        """A row for each forecast: the run, the forecast, and the result."""
         for one in self.forecasts:
             claim = one.forecast
             yield {
@@ -255,4 +261,123 @@ def scaling_runs(runs: Sequence[GridRun]) -> ScalingRuns:
         np.array([run.parameters for run in runs], float),
         np.array([run.tokens for run in runs], float),
         np.array([run.loss for run in runs]),
+    )
+
+
+_CURVES = 6  # of equal compute: more would overlap
+_COMPUTE = Axis("floating-point operations of training", log=True)
+_LOSS = Axis("bits per byte")
+
+
+def scaling_page(report: ScalingReport) -> str:
+    """The law on one HTML page that needs no server and no network."""
+    law = report.law_intervals
+    return pages.render(
+        "scale.html",
+        report=report,
+        figures=[
+            ("runs", len(report.fitted)),
+            *((name, f"{law[name].value:.3f}") for name in ("E", "alpha", "beta")),
+            ("deviation of a run", f"{report.fit.deviation:.2%}"),
+        ],
+        compute=by_compute(report),
+        isoflop=isoflop(report),
+        future=future(report) if report.future else None,
+        remarks=report.remarks,
+        tables=list(scaling_tables(report)),
+    )
+
+
+def scaling_tables(report: ScalingReport) -> Iterator[tuple[str, Table]]:
+    """A sentence and a table each for forecasts, optima, and errors of predictions, as far as there are any."""
+    if report.forecasts:
+        yield report.forecast_sentence, _forecasts(report)
+    if report.optima:
+        rows = [
+            (best.compute, _ends(best.parameters, ",.0f"), _ends(best.tokens, ",.0f"), _ends(best.loss, ".4f"))
+            for best in report.optima
+        ]
+        yield "", Table(("#operations|.2e", "#best parameters", "#best tokens", "#bits per byte"), rows, "Optima")
+    if report.future:
+        columns = ("#fit up to|.2e", "#runs", "#predicted", "#reach", "#mean error|.2%", "#bias|+.2%")
+        errors = [
+            (one.compute, one.fitted, one.predicted, f"{one.reach:.1f}x", one.error, one.bias,
+             f"{one.inside} of {one.predicted}")
+            for one in report.future
+        ]  # fmt: skip
+        sentence = "Fitted to the smaller runs, and compared with the larger"
+        yield sentence, Table((*columns, f"#inside {LEVEL:.0%}"), errors, "Errors")
+
+
+def _forecasts(report: ScalingReport) -> Table:
+    columns = ("#parameters", "#tokens", "#compute", "#forecast|.4f", f"#{LEVEL:.0%} interval|.4f", "#came|.4f", "held")
+    rows = []
+    for one in report.forecasts:
+        claim, came = one.forecast, one.check
+        held = "inside" if came.inside else f"outside by {came.outside:.2%}"
+        interval = claim.loss.value, (claim.loss.low, claim.loss.high)
+        rows.append((claim.parameters, claim.tokens, f"{claim.reach:.1f}x", *interval, came.loss, held))
+    return Table(columns, rows, "Forecasts")
+
+
+def _ends(one: Interval, form: str) -> str:
+    return f"{one.value:{form}} ({span(one.low, one.high, form)})"
+
+
+def by_compute(report: ScalingReport) -> Markup:
+    """The loss of all runs by compute, the law's smallest loss at each compute, and forecasts with their intervals."""
+    most, forecasts = report.compute.max(), report.forecasts
+    reach = [one.forecast.reach * most for one in forecasts]
+    line = np.geomspace(min([*report.compute, *reach]), max([*report.compute, *reach]) * 1.2, 100)
+    best = [optimum(report.fit.law, report.cost, compute).loss for compute in line]
+    layers = [
+        Layer("dotted", line, best, "soft", "best of the law at each compute"),
+        Layer("points", report.compute, [run.loss for run in report.fitted], "part", "runs of the fit"),
+    ]
+    if out := [run for run in report.runs if run not in report.fitted]:
+        layers.append(Layer("points", [run.flops for run in out], [run.loss for run in out], "light", "left out"))
+    if forecasts:
+        claims = [one.forecast.loss for one in forecasts]
+        ends = [each.low for each in claims], [each.high for each in claims]
+        layers.append(
+            Layer("points", reach, [each.value for each in claims], "orange", f"forecast, {LEVEL:.0%} interval", *ends)
+        )
+        layers.append(Layer("points", reach, [one.check.loss for one in forecasts], "cut", "measured"))
+    return charts.plot("loss by compute", _COMPUTE, _LOSS, *layers)
+
+
+def isoflop(report: ScalingReport) -> Markup:
+    """The law's loss by parameters along runs of equal compute, its optimum on each, and the runs.
+
+    A run has the color of the nearest curve, moved to that curve's compute by the law: its distance from the curve is
+    its error.
+    """
+    law, cost = report.fit.law, report.cost
+    computes = np.geomspace(report.compute.min(), report.compute.max(), _CURVES)
+    nearest = np.abs(np.log(report.compute[:, None] / computes)).argmin(axis=1)
+    sizes = np.array([run.parameters for run in report.fitted], float)
+    line = np.geomspace(sizes.min() / 1.5, sizes.max() * 1.5, 100)
+    layers = []
+    for number, (color, compute) in enumerate(zip(charts.SERIES, computes, strict=False)):
+        layers.append(Layer("line", line, law.loss(line, compute / cost.flops(line, 1)), color, f"{compute:.1e}"))
+        best = optimum(law, cost, float(compute))
+        if line[0] <= best.parameters <= line[-1]:
+            layers.append(Layer("line", [best.parameters] * 2, [best.loss, -np.inf], color))
+        own = nearest == number
+        moved = law.loss(sizes[own], compute / cost.flops(sizes[own], 1)) / (1 + report.fit.errors[own])
+        layers.append(Layer("points", sizes[own], moved, color))
+    label = "loss by parameters at equal compute; vertical lines: optimum"
+    return charts.plot(label, Axis("parameters; vertical lines: optimum", log=True), _LOSS, *layers)
+
+
+def future(report: ScalingReport) -> Markup:
+    """The mean error of the larger runs, and its direction, by the compute that the fit was left."""
+    reach = [row.reach for row in report.future]
+    return charts.plot(
+        "error of the loss by reach",
+        Axis("largest predicted compute relative to the largest in the fit"),
+        Axis("error of the loss", form=".1%"),
+        Layer("line", [-np.inf, np.inf], [0, 0], "soft"),
+        Layer("line", reach, [row.error for row in report.future], "part", "mean absolute error"),
+        Layer("dotted", reach, [row.bias for row in report.future], "cut", "mean error; above 0: too high"),
     )

@@ -13,19 +13,24 @@ from prefect.logging import get_run_logger
 from gristmill.flows.experiments.decisions.arm_data import ComparisonData, proxy_data
 from gristmill.flows.experiments.decisions.runs import evaluation_set
 from gristmill.flows.experiments.decisions.tasks import DecisionTasks, mean_by_task
-from gristmill.flows.experiments.scaling.grid import Cell, scaled_proxy
+from gristmill.flows.experiments.options import AgreementOptions, ScaleOptions
+from gristmill.flows.experiments.scaling.grid import (
+    FACTORS,
+    Cell,
+    RateSweep,
+    checked_agreement,
+    checked_grid,
+    rate_sweep,
+    scaled_proxy,
+)
 from gristmill.flows.experiments.scaling.ladder import ERROR, JUDGED, AgreementReport
-from gristmill.flows.experiments.scaling.options import AgreementOptions, ScaleOptions
-from gristmill.flows.experiments.scaling.plans import checked_agreement, checked_grid
-from gristmill.flows.experiments.scaling.report import LEVEL, CheckedForecast, GridRun, ScalingReport
-from gristmill.flows.experiments.scaling.transfer import FACTORS, RateSweep, rate_sweep
+from gristmill.flows.experiments.scaling.report import LEVEL, CheckedForecast, GridRun, ScalingReport, scaling_page
 from gristmill.flows.machine.context import RunContext
 from gristmill.flows.recipe.forms import RecipeLike
 from gristmill.flows.recipe.options import spread
 from gristmill.flows.recipe.proxy import ProxyConfig
 from gristmill.flows.recipe.recipe import Recipe
-from gristmill.flows.reports.dependents.marks import marked
-from gristmill.flows.reports.dependents.retractions import stale
+from gristmill.flows.reports.dependents.retractions import marked, stale
 from gristmill.flows.run.artifacts import flow_run_name
 from gristmill.flows.run.flow import recorded_flow
 from gristmill.flows.run.runner import run_context
@@ -37,19 +42,17 @@ from gristmill.tasks.engine.extras import require
 from gristmill.tasks.engine.spec import StageSpec, digest
 
 if TYPE_CHECKING:
-    from gristmill.flows.experiments.scaling import page as scaling_page
     from gristmill.flows.experiments.scaling import tracking
     from gristmill.flows.run import tracking as mlflow_runs
 else:
-    scaling_page = wrapt.lazy_import("gristmill.flows.experiments.scaling.page")
     tracking = wrapt.lazy_import("gristmill.flows.experiments.scaling.tracking")
     mlflow_runs = wrapt.lazy_import("gristmill.flows.run.tracking")
 
 
 @dataclass(frozen=True)
 class _Trained:
-    """What trains cells on an arm's tokens: `data` has the budget of the longest of them. With `tasks` each run is
-    scored on these, too."""
+    """Trains cells on the tokens of an arm. `data`: with the budget of the longest cell; `tasks`: to score each run
+    on."""
 
     context: RunContext
     proxy: ProxyConfig
@@ -66,8 +69,8 @@ class _Trained:
         return proxy_spec(self.context.settings, self.run(arm, one, pair), 0)
 
     def __call__(self, wanted: Sequence[tuple[str, Cell, int]]) -> list[GridRun]:
-        """Runs of an arm, a cell and a pair each; those that are finished in the home are found."""
-        # the longest first, so that no core waits for one at the end
+        """Train runs, each given by an arm, a cell and a pair; runs that are finished in the home are reused."""
+        # the longest first, so that no core is idle at the end
         order = sorted(range(len(wanted)), key=lambda index: -wanted[index][1].flops)
         results = train_proxies(self.context, [self.run(*wanted[index]) for index in order])
         by_run = {}
@@ -116,7 +119,7 @@ def scale(recipe: RecipeLike, options: ScaleOptions) -> ScalingReport:
         for line in planned.lines():
             log.info("%s", line)
         make = partial(_trained, context, {recipe.name: recipe}, small, options)
-        # of two lengths: the grid's tokens, and so its runs, do not depend on what is forecast
+        # two lengths, so that the grid's tokens, and so its runs, do not depend on the forecasts
         trained = make(longest=max(one.tokens for one in cells))
         larger = make(longest=max(one.tokens for one in targets)) if targets else trained
 
@@ -124,7 +127,7 @@ def scale(recipe: RecipeLike, options: ScaleOptions) -> ScalingReport:
         keys = [trained.spec(*one).key for one in wanted]
         judged = trained.evaluation.judged
         asked = {"budgets": str(options.budgets), "rate_sweeps": str(options.rate_sweeps)}
-        if options.forecasts:  # only then, so that laws without one keep their page
+        if options.forecasts:  # only then, so that the id of laws without forecasts is unchanged
             asked["forecasts"] = str(sorted(options.forecasts))
         identity = digest({"runs": "\n".join(sorted(keys)), "judged": "\n".join(judged)} | asked)[:16]
         params: dict[str, Any] = {"proxy": small.model_dump(mode="json"), "judged": list(judged)}
@@ -147,7 +150,7 @@ def scale(recipe: RecipeLike, options: ScaleOptions) -> ScalingReport:
         name = files.join(context.settings.home, "scaling", f"{recipe.name}-{identity}")
         checked_json.write(f"{name}.json", report.as_json())
         report = replace(report, stale=stale(context.settings.home, [run.key for run in report.runs]))
-        files.write_bytes(f"{name}.html", marked(scaling_page.page(report), report.stale).encode())
+        files.write_bytes(f"{name}.html", marked(scaling_page(report), report.stale).encode())
         return replace(report, page=f"{name}.html")
 
 
@@ -208,7 +211,7 @@ def _trained(
 
 
 def _swept(runs: Sequence[GridRun], rates: int, noise: float) -> tuple[RateSweep, ...]:
-    """The sweeps of runs that follow each other, so many rates each."""
+    """The sweeps of consecutive runs. `rates`: the number of runs in a sweep."""
     groups = [runs[start : start + rates] for start in range(0, len(runs), rates)]
     return tuple(
         rate_sweep(
@@ -225,7 +228,7 @@ def _swept(runs: Sequence[GridRun], rates: int, noise: float) -> tuple[RateSweep
 def _forecast(
     report: ScalingReport, train: _Trained, recipe: str, targets: Sequence[Cell]
 ) -> tuple[CheckedForecast, ...]:
-    """Register a forecast of each target, all of them ahead of the first training, then train and check."""
+    """Register a forecast of each target before the first training, then train and check."""
     if not targets:
         return ()
 

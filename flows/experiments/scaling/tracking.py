@@ -17,8 +17,7 @@ from typing import Any
 import orjson
 from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, Run, ViewType
 
-from gristmill.flows.experiments.scaling import page
-from gristmill.flows.experiments.scaling.report import GridRun, ScalingReport
+from gristmill.flows.experiments.scaling.report import GridRun, ScalingReport, scaling_page, scaling_tables
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.run.tracking import ParentRun, TrackedExperiment
 from gristmill.flows.stages.model import local_folder
@@ -63,10 +62,10 @@ def finish(run: ParentRun, report: ScalingReport) -> str:
 
 def description(report: ScalingReport) -> str:
     """The law, what leaving the future out says of it, optima and forecasts, as Markdown."""
-    said = [f"**{report.sentence}.**", "\n".join(f"- {remark}" for remark in report.remarks)]
-    for sentence, table in page.tables(report):
-        said += [f"**{sentence}.**" * bool(sentence), table.markdown()]
-    return "\n\n".join(part for part in said if part)
+    parts = [f"**{report.sentence}.**", "\n".join(f"- {remark}" for remark in report.remarks)]
+    for sentence, table in scaling_tables(report):
+        parts += [f"**{sentence}.**" * bool(sentence), table.markdown()]
+    return "\n\n".join(part for part in parts if part)
 
 
 def write_artifacts(folder: Path, report: ScalingReport) -> None:
@@ -81,7 +80,7 @@ def write_artifacts(folder: Path, report: ScalingReport) -> None:
         if rows:
             table = {"columns": list(rows[0]), "data": [list(row.values()) for row in rows]}
             (folder / f"{name}.json").write_bytes(orjson.dumps(table))
-    (folder / "scaling.html").write_text(page.page(report), encoding="utf-8")
+    (folder / "scaling.html").write_text(scaling_page(report), encoding="utf-8")
 
 
 FORECAST_TAG = "forecast"

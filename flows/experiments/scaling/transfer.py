@@ -1,7 +1,7 @@
-"""Whether the best learning rate of a small model is that of larger ones: short runs of several sizes.
+"""Check whether the best learning rate of a small model is also the best of larger ones, with short runs.
 
-`sweep` trains each size at each rate. `coordinates` asks less: how far a few updates move what is computed inside,
-which must not depend on the size where the rate shall not.
+`sweep` trains each size at each rate. `coordinates` is a cheaper check: how far a few updates move the activations,
+which must not depend on the size if the rate does not.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
@@ -17,8 +17,7 @@ import numpy as np
 import torch
 from pydantic import ValidationError
 
-from gristmill.flows.experiments.scaling.grid import Cell
-from gristmill.flows.experiments.scaling.options import Size, TransferOptions
+from gristmill.flows.experiments.options import Size, TransferOptions
 from gristmill.samples.order import Order
 from gristmill.storage.training_manifest import load_training_manifest
 from gristmill.training.config import GuardConfig, Parametrization, TrainingConfig
@@ -27,71 +26,6 @@ from gristmill.training.model_config import ModelConfig
 from gristmill.training.step.optimizer import learning_rate
 from gristmill.training.step.state import StepPlan, begun_state, figures, train_step
 from gristmill.training.world import World, processes
-
-FACTORS = (0.5, 1.0, 2.0)  # of the rule's rate: a step of 2, as learning rates are usually swept
-
-
-def swept_cells(cells: Sequence[Cell], sizes: int) -> list[tuple[Cell, ...]]:
-    """The cells of so many sweeps, the smallest and the largest size first among the sizes: of each size the middle
-    budget, at each of FACTORS times its rate."""
-    by_size: dict[int, list[Cell]] = {}
-    for one in cells:
-        by_size.setdefault(one.size.parameters, []).append(one)
-    ordered = [sorted(by_size[size], key=lambda one: one.tokens) for size in sorted(by_size)]
-    places = np.linspace(0, len(ordered) - 1, min(sizes, len(ordered))).round()
-    chosen = sorted({int(place) for place in places})
-    middle = [ordered[place][len(ordered[place]) // 2] for place in chosen]
-    return [tuple(replace(one, learning_rate=factor * one.learning_rate) for factor in FACTORS) for one in middle]
-
-
-@dataclass(frozen=True)
-class RateSweep:
-    """A size and a token budget, the rates and the loss at each. `best`: the rate of the parabola's minimum within the
-    rates; `worth`: the loss at the rule's rate less that at the best one, relative to the first; `noise`: how much two
-    runs of one rate differ, relative to the loss."""
-
-    parameters: int
-    tokens: int
-    rates: tuple[float, ...]
-    losses: tuple[float, ...]
-    best: float
-    worth: float
-    noise: float
-
-    @property
-    def rule(self) -> float:
-        """The rule's rate."""
-        return self.rates[len(self.rates) // 2]
-
-    @property
-    def at_edge(self) -> bool:
-        return self.best in (self.rates[0], self.rates[-1])
-
-    @property
-    def sentence(self) -> str:
-        size = f"at {self.parameters:,} parameters and {self.tokens:,} tokens"
-        if self.worth <= 2 * self.noise:
-            return f"{size} no learning rate is better than the rule's {self.rule:g} beyond noise"
-        beyond = ", the last one tried" if self.at_edge else ""
-        return (
-            f"{size} a learning rate of {self.best:.2g}{beyond} instead of {self.rule:g} would lower the "
-            f"loss by {self.worth:.2%}"
-        )
-
-
-def rate_sweep(
-    parameters: int, tokens: int, rates: Sequence[float], losses: Sequence[float], noise: float
-) -> RateSweep:
-    """The sweep of rates that rise, the rule's in the middle; `losses`: of a run at each."""
-    log, values = [float(x) for x in np.log(rates)], np.asarray(losses, float)
-    lowest, rule = int(values.argmin()), float(values[len(rates) // 2])
-    best, least = log[lowest], float(values[lowest])
-    bend, slope, _ = (float(x) for x in np.polyfit(log, values, 2))
-    if bend > 0 and log[0] < (turn := -slope / (2 * bend)) < log[-1]:
-        best, least = turn, float(np.polyval(np.polyfit(log, values, 2), turn))
-    worth = (rule - least) / rule
-    return RateSweep(parameters, tokens, tuple(rates), tuple(losses), float(np.exp(best)), worth, noise)
-
 
 log = logging.getLogger(__name__)
 
@@ -126,7 +60,7 @@ def _training(check: TransferOptions, rule: str, rate: float, seed: int) -> Trai
 
 
 def check_options(check: TransferOptions, rules: Sequence[str]) -> None:
-    """Raise ValueError for a block, an optimizer, a rule or a size that there is not, before anything is trained."""
+    """Raise ValueError for an unknown block, optimizer or rule, and for a size that cannot be trained."""
     blocks, optimizers = (
         get_args(settings.model_fields[name].annotation)
         for settings, name in ((ModelConfig, "block"), (TrainingConfig, "optimizer"))
@@ -163,7 +97,7 @@ class Sweep:
 
     @property
     def moved(self) -> int:
-        """By how many rates the best one differs from the base's, at most."""
+        """The largest distance, in rates, of a best rate from the base's."""
         return max(abs(each - self.best[0]) for each in self.best)
 
 
@@ -183,7 +117,7 @@ def synthetic(count: int, length: int, seed: int) -> np.ndarray:
 
 
 def _reader(check: TransferOptions) -> tuple[Callable[[int, int], np.ndarray], int]:
-    """(what gives the sequences of a step of a seed, the size of the vocabulary)."""
+    """(a function from step and seed to sequences, the size of the vocabulary)."""
     if not check.mixture:
         return lambda step, seed: synthetic(check.batch, check.seq_len + 1, 1000 * seed + step), VOCABULARY
     manifest = load_training_manifest(Path(check.mixture))
@@ -219,7 +153,7 @@ def _final_loss(check: TransferOptions, rule: str, size: Size, rate: float, seed
 
 @dataclass(frozen=True)
 class Coordinates:
-    """How far a few updates move the residual stream behind the first and the last block, and the logits, on one batch:
+    """How far a few updates move the residual stream after the first and the last block, and the logits, on one batch:
     root mean squares, float (sizes, 3), the mean over the seeds. `slopes`: of their logarithms over that of the size,
     the width where widths differ, else the layers; 0 is flat, 1 in proportion."""
 
@@ -238,7 +172,7 @@ PLACES = ("first block", "last block", "logits")
 
 
 def coordinates(check: TransferOptions, rule: str, rate: float, updates: int = 4) -> Coordinates:
-    """Look at the inside of all sizes before and after a few updates at one rate, without a warm-up."""
+    """Compare the activations of all sizes before and after a few updates at one rate, without warm-up."""
     changes = np.zeros((len(check.models), len(PLACES)))
     with processes(60) as world:
         for i, size in enumerate(check.models):

@@ -1,9 +1,15 @@
-"""The answer of a study: a row for each arm, and one sentence."""
+"""The answer of a study: a row for each arm, one sentence, and the page."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import numpy as np
+from markupsafe import Markup
+
+from gristmill.flows.reports import pages
+from gristmill.flows.reports.pages import charts
+from gristmill.flows.reports.pages.charts import Axis, Layer
 from gristmill.flows.reports.tables import Table
 from gristmill.flows.stats.critical_batch import CriticalBatch
 from gristmill.flows.stats.verdict import Conditions
@@ -13,9 +19,9 @@ LEVEL = 0.9  # of the printed intervals
 
 @dataclass(frozen=True)
 class ArmResult:
-    """Runs of one arm. loss: mean bits per byte of the judged documents. effect, low, high: bits per byte that the arm
-    needs fewer than the base, with its interval; None for the base. outcome: of the decision between the two. seconds:
-    mean time of a run. failure: why its runs ended, empty if they did not."""
+    """The runs of one arm. `loss`: mean bits per byte of the judged documents; `effect`, `low`, `high`: the base's bits
+    per byte minus the arm's, with its interval, None for the base; `outcome`: of the decision between the two;
+    `seconds`: mean time of a run; `failure`: why its runs failed, empty if they did not."""
 
     label: str
     x: float | None = None
@@ -131,3 +137,42 @@ class StudyReport:
             "critical_batch": asdict(self.critical) if self.critical else None,
             "noise_scale": self.noise_scale,
         }
+
+
+def study_page(report: StudyReport) -> str:
+    """The study on one HTML page that needs no server and no network."""
+    return pages.render("study.html", report=report, plot=effect_plot(report))
+
+
+def effect_plot(report: StudyReport) -> Markup | None:
+    """The loss of each arm minus the base's, with its interval, by the numbers of the arms if they have any. None if no
+    arm was compared by its loss."""
+    rows = [row for row in report.rows if row.effect is not None and row.low is not None and row.high is not None]
+    if not rows:
+        return None
+    shown = [report.base, *rows]
+    at = np.array([row.x if report.axis else number for number, row in enumerate(shown)], float)
+    axis = Axis(report.axis, log=True) if report.axis else Axis("", names=[row.label for row in shown])
+    middle, low, high = (np.array([_above(row, end) for row in shown]) for end in ("effect", "high", "low"))
+    layers = [Layer("line", [-np.inf, np.inf], [0, 0], "soft")]
+    if report.axis:
+        order = np.argsort(at)
+        layers.append(Layer("line", at[order], middle[order], "light"))
+        if report.critical and report.critical.value and report.critical.slope:
+            layers.append(_curve(report, at))
+    layers.append(Layer("points", at, middle, "part", f"{LEVEL:.0%} interval", low, high))
+    label = f"bits per byte more than {report.base.label}"
+    return charts.plot(label, axis, Axis(label, show=(0,)), *layers)
+
+
+def _above(row: ArmResult, end: str) -> float:
+    value = getattr(row, end)
+    return 0.0 if value is None else -float(value)
+
+
+def _curve(report: StudyReport, at: np.ndarray) -> Layer:
+    """The fitted law of the critical batch."""
+    assert report.critical and report.critical.value and report.critical.slope
+    line = np.geomspace(at.min(), at.max(), 50)
+    critical, slope = report.critical.value, report.critical.slope
+    return Layer("dotted", line, slope * (np.log1p(line / critical) - np.log1p(at.min() / critical)), "cut", "fit")

@@ -26,7 +26,7 @@ _SIZES = ((5, 1500), (5, 600), (3, 300), (1, 300), (0, 0))
 
 def page(opened: Opened, seed: int = 1) -> str:
     """One page to hand around; the same stages and seed give the same bytes. Holds what is shown. Raises ValueError
-    where the funnel and the summaries alone are too large."""
+    if the funnel and the summaries are too large by themselves."""
     most, _ = _SIZES[0]
     dropped = {
         (step.key, rule): draws.dropped(opened, step, rule, most, seed)

@@ -21,6 +21,7 @@ from gristmill.tasks.documents.export import curated, curated_schema
 from gristmill.tasks.documents.expressions import ExpressionError, parsed, stored, truth
 from gristmill.tasks.documents.selection import read_rows, uniform
 
+Draw = tuple[float, int, str]  # a number in [0, 1) by which a document is drawn, its shard and its id
 TAKEN = "Taken down: its content is not shown."
 _KEPT = ["id", "source", "url", "title", "characters", "text"]
 
@@ -120,7 +121,7 @@ class Found:
 def search(opened: Opened, expression: str, n: int, seed: int, begin: int = 0, everything: bool = False) -> Found:
     """Look for documents in shards from number `begin` on, until some match and 200,000 were read.
 
-    `everything`: not those that are kept alone, but all that were extracted, with the column `kept`; what was not
+    `everything`: all documents that were extracted, not only those that are kept, with the column `kept`; what was not
     measured of a document is null. Holds of a shard the measured columns that the expression reads, and a row group of
     the others. Raises ExpressionError for an expression that is none, or that names a column that there is not.
     """
@@ -133,15 +134,13 @@ def search(opened: Opened, expression: str, n: int, seed: int, begin: int = 0, e
             raise ExpressionError(f"no column {name}; {did_you_mean(name, there)} the columns are {', '.join(there)}")
     order = np.random.default_rng(seed).permutation(len(opened.corpus.sources)).tolist()
     read = matching = 0
-    drawn: list[tuple[float, int, str]] = []
+    drawn: list[Draw] = []
     at = begin
     while at < len(order) and not (matching and read >= _READ):
         for table in read_from.tables(order[at], list(dict.fromkeys(["id", *names]))):
             ids = table["id"].filter(truth(tree, table).fill_null(False))
             read, matching = read + len(table), matching + len(ids)
-            numbers = uniform(ids, seed, "browse")
-            first = np.argsort(numbers, kind="stable")[:n].tolist()
-            drawn = sorted([*drawn, *((float(numbers[i]), order[at], ids[i].as_py()) for i in first)])[:n]
+            drawn = add_drawn(drawn, order[at], ids, n, seed)
         at += 1
     found: dict[tuple[int, str], DrawnDocument] = {}
     for shard in {shard for _, shard, _ in drawn}:
@@ -149,6 +148,13 @@ def search(opened: Opened, expression: str, n: int, seed: int, begin: int = 0, e
         part = opened.corpus.extracted.part(shard) if everything else ""
         found |= {(shard, one.id): one for one in documents(opened, shard, some, part)}
     return Found([found[shard, id_] for _, shard, id_ in drawn], matching, read, begin, at, len(order))
+
+
+def add_drawn(drawn: list[Draw], shard: int, ids: pa.ChunkedArray, n: int, seed: int) -> list[Draw]:
+    """The first `n` of those drawn so far and of the documents of a shard, ordered by a keyed hash of their ids."""
+    numbers = uniform(ids, seed, "browse")
+    first = np.argsort(numbers, kind="stable")[:n].tolist()
+    return sorted([*drawn, *((float(numbers[i]), shard, ids[i].as_py()) for i in first)])[:n]
 
 
 class _Kept:

@@ -1,4 +1,4 @@
-"""A finished corpus that is looked at, and what is known of it without reading documents."""
+"""A finished corpus to browse: its steps, indexes and stages, and a summary of the measured columns."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -27,25 +27,25 @@ from gristmill.tasks.url.step import Url
 
 @dataclass(frozen=True)
 class Step:
-    """A step of the funnel, and the stage that has its ledger."""
+    """A step of the funnel and the stage with its ledger."""
 
     stage: FinishedStage
     row: FunnelRow
 
     @property
     def key(self) -> str:
-        """By which a page names it: a step may be in the funnel twice."""
+        """Identifies the step on a page, since a step may be in the funnel twice."""
         return f"{self.stage.label}.{self.row.step}"
 
     @property
     def drops(self) -> dict[str, int]:
-        """Documents by rule, most first; rules that dropped none are left out."""
+        """Documents by rule, most first, without rules that dropped none."""
         return {rule: documents for rule, documents in ranked(self.row.drops).items() if documents}
 
 
 @dataclass(frozen=True)
 class Opened:
-    """`given`: the recipe as it was asked for."""
+    """A recipe's finished corpus. `given`: the recipe as the caller passed it."""
 
     given: Any
     report: Run
@@ -72,13 +72,13 @@ class Opened:
 
     @cached_property
     def steps(self) -> list[Step]:
-        """The funnel, in the order of the steps; of training data also what is held out."""
+        """The funnel, in the order of the steps, with held-out documents of training data."""
         deciding = [open_stage(stage.folder) for stage in self.report.document_stages if stage.step_counts]
         return [Step(stage, funnel_row(count)) for stage in deciding for count in stage.step_counts]
 
     @cached_property
     def recipe_steps(self) -> dict[str, Any]:
-        """The recipe's steps by name, with the content that their files have now."""
+        """The recipe's steps by name, with the current content of their files."""
         context, _ = open_run(self.settings, self.recipe)
         return {step.step: step for step in self.recipe.steps} | {
             step.step: step for step in pinned(context, self.recipe.after)
@@ -86,7 +86,7 @@ class Opened:
 
     @cached_property
     def kept_by_shard(self) -> list[int]:
-        """How many documents of each shard are kept, as its jobs have counted."""
+        """The number of kept documents of each shard, as counted by its jobs."""
         return [record["rows_out"] for record in self.kept.part_records]
 
     @cached_property
@@ -94,22 +94,22 @@ class Opened:
         return takedown_lists(open_run(self.settings, self.recipe)[0], self.recipe)
 
     def taken_down(self, documents: Iterable[tuple[str, str | None]]) -> set[str]:
-        """The ids of those that the recipe's takedown lists name, whatever dropped them: nothing of them is shown.
+        """The ids of documents in the recipe's takedown lists, which must not be shown, whatever dropped them.
         `documents`: ids and URLs."""
         return hidden_ids(self._takedowns, documents) if self.recipe.takedowns else set()
 
     @cached_property
     def index(self) -> PhraseIndex | None:
-        """The index of its texts; None where it was not made."""
+        """The index of its texts; None if there is none."""
         return opened(self.recipe, self.settings)
 
     @cached_property
     def words(self) -> WordIndex | None:
-        """The word index; None where it was not made."""
+        """The word index; None if there is none."""
         return opened_words(self.recipe, self.settings)
 
     def step(self, key: str) -> Step:
-        """Raises LookupError for a key that no step has."""
+        """The step with a key. Raises LookupError if there is none."""
         for step in self.steps:
             if step.key == key:
                 return step
@@ -117,21 +117,18 @@ class Opened:
 
 
 def open_recipe(recipe: Any, settings: MachineSettings | None = None) -> Opened:
-    """A recipe's finished corpus. Raises NotFinishedError, which names the remedy."""
+    """A recipe's finished corpus. Raises NotFinishedError with the fix."""
     return Opened(recipe, finished(recipe, settings))
 
 
-# How the numbers of documents are distributed: over all, or over shards that are drawn where there are many.
-
-
-_DOCUMENTS = 200_000  # after so many no more shards are read
+_DOCUMENTS = 200_000  # a summary reads no more shards after this many
 _PLACES = ("offset", "length", "status")
 
 
 @dataclass
 class Summary:
-    """`columns`: the numbers of each column, of all documents that were measured, kept or not; `shards`: how many of
-    `of` were read; `documents`: of them."""
+    """Distributions of columns. `columns`: by name, over all measured documents, kept or not; `shards`: how many of
+    `of` shards were read; `documents`: documents in these."""
 
     shards: int = 0
     of: int = 0
@@ -140,18 +137,18 @@ class Summary:
 
 
 def summary(opened: Opened) -> Summary:
-    """Read the measured columns of shards in a drawn order, until 200,000 documents were read. Holds a row group."""
+    """Read the measured columns of shards in random order, up to 200,000 documents. Holds a row group."""
     corpus = opened.corpus
-    found = Summary(of=len(corpus.sources))
-    for shard in np.random.default_rng(0).permutation(found.of).tolist():
-        if found.documents >= _DOCUMENTS:
+    total = Summary(of=len(corpus.sources))
+    for shard in np.random.default_rng(0).permutation(total.of).tolist():
+        if total.documents >= _DOCUMENTS:
             break
-        found.shards += 1
-        found.documents += parquet.rows(corpus.extracted.part(shard))
+        total.shards += 1
+        total.documents += parquet.rows(corpus.extracted.part(shard))
         have: dict[str, str] = {}
         for stage in (corpus.extracted, *corpus.measured):
             if files.exists(stage.part(shard)):
-                # selections carry `characters` of what they keep; the extraction has those of all
+                # selections have `characters` only of the documents that they keep; the extraction has all
                 schema = parquet.schema(stage.part(shard))
                 have |= {
                     each.name: stage.part(shard)
@@ -162,8 +159,8 @@ def summary(opened: Opened) -> Summary:
             names = [name for name, where in have.items() if where == part]
             for group in parquet.groups(part, names):
                 for name in names:
-                    found.columns.setdefault(name, Distribution()).add(group[name])
-    return found
+                    total.columns.setdefault(name, Distribution()).add(group[name])
+    return total
 
 
 def _counts(column: pa.Field) -> bool:

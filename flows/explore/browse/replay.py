@@ -1,20 +1,18 @@
-"""Another threshold for a finished corpus: what it would drop, and which documents would enter and leave."""
+"""Try another threshold on a finished corpus: what it would drop, and which documents would enter and leave."""
 
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gristmill.flows.explore.browse.draws import DrawnDocument, documents
+from gristmill.flows.explore.browse.draws import Draw, DrawnDocument, add_drawn, documents
 from gristmill.flows.explore.browse.opened import Opened
 from gristmill.flows.recipe.steps import thresholds_of
 from gristmill.flows.reports.whatif import ComparedStep, Replay, ShardReplay, funnel, whatif
 from gristmill.storage import parquet
-from gristmill.tasks.documents.selection import uniform
 from gristmill.tasks.documents.step import Bound, DocumentStep
 
 EXAMPLES = 5  # documents shown that enter, and that leave
@@ -22,9 +20,9 @@ EXAMPLES = 5  # documents shown that enter, and that leave
 
 @dataclass(frozen=True)
 class Threshold:
-    """A setting of a step that can be replayed, and the rule and signal that it belongs to, where it is a number's.
+    """A setting of a step that can be replayed, and the rule and signal that it belongs to if it is a number.
 
-    `ends`: the least and the largest value that it may have, where both are known."""
+    `ends`: the smallest and the largest valid value, if both are known."""
 
     step: str
     setting: str
@@ -44,22 +42,21 @@ class Threshold:
 
 @dataclass
 class Moved:
-    """`documents`: how many enter, or leave; `examples`: some of them, drawn by the seed."""
+    """Documents that enter, or that leave. `documents`: their number; `examples`: some of them, drawn with the seed."""
 
     documents: int = 0
     examples: list[DrawnDocument] = field(default_factory=list)
-    drawn: list[tuple[float, int, str]] = field(default_factory=list, repr=False)
+    drawn: list[Draw] = field(default_factory=list, repr=False)
 
     def add(self, shard: int, ids: pa.ChunkedArray, seed: int) -> None:
         self.documents += len(ids)
-        numbers = uniform(ids, seed, "browse")
-        first = np.argsort(numbers, kind="stable")[:EXAMPLES].tolist()
-        self.drawn = sorted([*self.drawn, *((float(numbers[at]), shard, ids[at].as_py()) for at in first)])[:EXAMPLES]
+        self.drawn = add_drawn(self.drawn, shard, ids, EXAMPLES, seed)
 
 
 @dataclass(frozen=True)
 class Replayed:
-    """The funnel beside the recorded one, and the documents that enter and leave behind the replayed steps."""
+    """The new funnel compared with the recorded one, and the documents that enter and leave after the replayed
+    steps."""
 
     changes: dict[str, Any]
     rows: list[ComparedStep]
@@ -70,18 +67,18 @@ class Replayed:
 
 
 class SupersededError(RuntimeError):
-    """Another replay was asked for."""
+    """Another replay was requested."""
 
 
 class Replays:
-    """One replay at a time: a newer one ends the one before."""
+    """Runs one replay at a time: a newer one stops the previous one."""
 
     def __init__(self, opened: Opened) -> None:
         self._opened = opened
         self._one, self.newest = threading.Lock(), 0
 
     def replay(self, changes: dict[str, Any], seed: int) -> Replayed:
-        """Decide anew, a shard at a time for each core. Raises SupersededError; else as `whatif` does."""
+        """Decide again, with one shard for each core at a time. Raises SupersededError, and the errors of `whatif`."""
         self.newest += 1
         number = self.newest
         with self._one:
@@ -96,32 +93,32 @@ class Replays:
 
 @dataclass(frozen=True)
 class _Watched(Replay):
-    """A replay whose shards are seen once they are decided."""
+    """A replay that calls `on_shard` after each shard."""
 
-    seen: Callable[[int, ShardReplay], None]
+    on_shard: Callable[[int, ShardReplay], None]
 
     def shard(self, number: int) -> ShardReplay:
-        found = super().shard(number)
-        self.seen(number, found)
-        return found
+        result = super().shard(number)
+        self.on_shard(number, result)
+        return result
 
 
 def replayed(opened: Opened, changes: dict[str, Any], seed: int, check: Callable[[], None] = lambda: None) -> Replayed:
-    """As `gristmill decide whatif` has it, with the documents that enter and leave. Holds for each core the columns of
-    a shard that the decisions read. `check` is called ahead of each shard, and may end it by an error."""
+    """Replay as in `gristmill decide whatif`, with the documents that enter and leave. Holds for each core the columns
+    of a shard that the decisions read. `check` is called for each shard and may raise an error to stop."""
     plain = whatif(opened.recipe, changes, opened.settings)
     enter, leave, lock = Moved(), Moved(), threading.Lock()
 
-    def seen(number: int, found: ShardReplay) -> None:
+    def on_shard(number: int, shard: ShardReplay) -> None:
         check()
         before = parquet.read_table(plain.passed.left.kept.part(number), ["id"])["id"]
-        new = found.kept.filter(pc.invert(pc.is_in(found.kept, before.combine_chunks())))
-        gone = before.filter(pc.invert(pc.is_in(before, found.kept.combine_chunks())))
+        new = shard.kept.filter(pc.invert(pc.is_in(shard.kept, before.combine_chunks())))
+        gone = before.filter(pc.invert(pc.is_in(before, shard.kept.combine_chunks())))
         with lock:
             enter.add(number, new, seed)
             leave.add(number, gone, seed)
 
-    watched = _Watched(**{each.name: getattr(plain, each.name) for each in fields(plain)}, seen=seen)
+    watched = _Watched(**{each.name: getattr(plain, each.name) for each in fields(plain)}, on_shard=on_shard)
     rows = funnel(watched)
     for moved in (enter, leave):
         moved.examples = [_shown(opened, plain, shard, id_) for _, shard, id_ in moved.drawn]
@@ -129,45 +126,45 @@ def replayed(opened: Opened, changes: dict[str, Any], seed: int, check: Callable
 
 
 def _shown(opened: Opened, replay: Replay, shard: int, id_: str) -> DrawnDocument:
-    """A document as it reached the replayed steps: later ones may have dropped it."""
-    [found] = documents(opened, shard, [id_], replay.passed.arriving.documents.part(shard))
-    return found
+    """A document as it reached the replayed steps, since later steps may have dropped it."""
+    [document] = documents(opened, shard, [id_], replay.passed.arriving.documents.part(shard))
+    return document
 
 
 def thresholds(step: Any) -> list[Threshold]:
-    """The settings of a step that can be replayed and are a number, a text or nothing; those of rules first, and behind
-    each those that single languages have in its place."""
-    found = []
+    """The settings of a step that can be replayed and are a number, a text or null. Settings of rules are first, and
+    after each setting its values for single languages."""
+    settings = []
     for name in thresholds_of(step):
         value = getattr(step, name)
         if isinstance(value, int | float | str | None):
             rule = _moved_by(step, name, value)
             ends = _ends(type(step).model_fields[name].metadata)
             names = (rule.rule, rule.signal) if rule else ("", "")
-            found.append(Threshold(step.step, name, value, *names, ends))
-            found += [
+            settings.append(Threshold(step.step, name, value, *names, ends))
+            settings += [
                 Threshold(step.step, f"languages.{language}.{name}", own[name], *names, ends)
                 for language, own in getattr(step, "languages", {}).items()
-                if name in own and "." not in language  # which parts a setting's name from the one within
+                if name in own and "." not in language  # a dot separates the parts of a setting's name
             ]
-    return sorted(found, key=lambda one: not one.rule)
+    return sorted(settings, key=lambda one: not one.rule)
 
 
 def _moved_by(step: Any, name: str, value: Any) -> Bound | None:
-    """The rule on a number that another value of a setting gives other ends."""
+    """The rule on a number that changes if the setting changes."""
     if not isinstance(step, DocumentStep) or isinstance(value, str | bool):
         return None
     other = step.model_copy(update={name: 1 if value is None else value + 1})
     try:
         pairs = zip(step.decisions(), other.decisions(), strict=True)
         rules = [one for one, new in pairs if isinstance(one, Bound) and one != new]
-    except (TypeError, ValueError):  # a setting that is no number, or of which another one is none
+    except (TypeError, ValueError):  # the setting is not a number, or the other value is not valid
         return None
     return rules[0] if len(rules) == 1 else None
 
 
 def _ends(metadata: list[Any]) -> tuple[float, float] | None:
-    """The least and the largest value of a setting, where it has both."""
+    """The smallest and the largest valid value of a setting, if it has both."""
     low, high = (
         next((end for each in metadata for kind in kinds if (end := getattr(each, kind, None)) is not None), None)
         for kinds in (("ge", "gt"), ("le", "lt"))

@@ -1,4 +1,4 @@
-"""A map of documents by their vectors: where those of the step `embedding` lie, seen along two directions."""
+"""A map of documents by their vectors: the vectors of the step `embedding` along two directions."""
 
 from dataclasses import dataclass
 

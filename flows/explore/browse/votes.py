@@ -1,10 +1,10 @@
-"""Readers' votes on documents, kept in the home, and what they say of a recipe's drops.
+"""Readers' votes on documents, stored in the home, and the precision of a recipe's drops according to them.
 
-<home>/votes/<stage>/<hash of the id>.json    one document of a stage that decided about it; `gc` leaves them
+<home>/votes/<stage>/<hash of the id>.json    one document that the stage kept or dropped; `gc` does not remove it
 
-A vote says what a reader would have done with a document, whatever the step did: keep it, drop it, or cannot say. It
-counts for a precision where the document was on a page of draws, each document as probable as any other; one that a
-reader has looked for is kept beside them, and counts nowhere.
+A vote records what a reader would have done with a document, whatever the step did: keep it, drop it, or unsure. It
+counts toward a precision if the document was on a page of random draws. Votes on documents that a reader searched for
+are stored too, but do not count.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,8 +32,8 @@ KEEP, DROP, UNSURE = "keep", "drop", "unsure"
 
 
 class Vote(BaseModel):
-    """`stage`: the label of the stage that dropped the document, or of the one that names those kept; `step`, `rule`:
-    what dropped it, empty for a document that is kept; `drawn`: whether it was on a page of draws."""
+    """`stage`: the label of the stage that dropped the document, or that lists the kept documents; `step`, `rule`: what
+    dropped it, empty for a kept document; `drawn`: whether it was on a page of random draws."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -48,9 +48,9 @@ class Vote(BaseModel):
 
 @dataclass(frozen=True)
 class RulePrecision:
-    """`documents`: so many the rule dropped, or are kept where it is empty; `share`: votes that agree, with the
-    interval of Clopper and Pearson at the level 0.95; `unsure`: votes that cannot say; `sought`: votes on documents
-    that were not drawn, which do not count."""
+    """`documents`: the number that the rule dropped, or that are kept if `rule` is empty; `share`: votes that agree,
+    with the interval of Clopper and Pearson at the level 0.95; `unsure`: votes without a decision; `sought`: votes on
+    documents that were not drawn, which do not count."""
 
     rule: str
     documents: int
@@ -61,10 +61,11 @@ class RulePrecision:
 
 @dataclass(frozen=True)
 class StepPrecision:
-    """What readers say of the drops of a step, or of what is kept, where `step` is empty.
+    """Votes on the drops of a step, or on kept documents if `step` is empty.
 
-    `precision`, `low`, `high`: the share of these documents that readers would drop (keep) too, over the rules with
-    votes by how many each dropped, with an interval at 0.95; None without a vote. `covered`: documents of those rules.
+    `precision`, `low`, `high`: the share of these documents that readers would also drop (keep), weighted by the number
+    of documents of each rule with votes, with an interval at 0.95; None without votes. `covered`: documents of these
+    rules.
     """
 
     step: str
@@ -77,7 +78,7 @@ class StepPrecision:
     high: float
 
     def parts(self) -> Iterator[Table | str]:
-        """A row for each rule of a step, or one for what is kept; then the share over all."""
+        """A row for each rule of a step, or one for kept documents; then the share over all rules."""
         columns = ("rule", "#documents", "#votes", "#agree", "#share|.0%", "#95% interval|.0%", "#unsure")
         rows = [
             (one.rule or "kept", one.documents, one.share.votes, one.share.agreeing, one.share.share,
@@ -93,9 +94,9 @@ class StepPrecision:
 
 
 def cast(opened: Opened, stage: str, shard: int, id_: str, vote: str, drawn: bool) -> Vote | None:
-    """Keep a vote on a document in place of an earlier one; an empty `vote` removes it. A document that was once drawn
-    stays so. Raises LookupError for one on which `stage` has not decided so, or that was taken down; ValueError for a
-    vote that is none."""
+    """Record a vote on a document, replacing an earlier one; an empty `vote` removes it. A document that was drawn once
+    counts as drawn. Raises LookupError if `stage` has not kept or dropped the document, or if it was taken down, and
+    ValueError for an unknown vote."""
     step, rule = _decision(opened, stage, shard, id_)
     path = _path(opened, stage, id_)
     if not vote:
@@ -104,49 +105,49 @@ def cast(opened: Opened, stage: str, shard: int, id_: str, vote: str, drawn: boo
         return None
     before = _read(path)
     try:
-        made = Vote(
+        new = Vote(
             stage=stage, step=step, rule=rule, shard=shard, id=id_, vote=vote,
             drawn=drawn or (before is not None and before.drawn),
         )  # fmt: skip
     except ValidationError:
         raise ValueError(f"a vote is {KEEP}, {DROP} or {UNSURE}") from None
-    files.write_bytes(path, made.model_dump_json().encode())
-    return made
+    files.write_bytes(path, new.model_dump_json().encode())
+    return new
 
 
 def vote_on(opened: Opened, stage: str, id_: str) -> str:
     """The vote on a document; empty without one."""
-    found = _read(_path(opened, stage, id_))
-    return found.vote if found else ""
+    recorded = _read(_path(opened, stage, id_))
+    return recorded.vote if recorded else ""
 
 
 def precision(opened: Opened) -> list[StepPrecision]:
-    """What the votes say of each step of a recipe that has some, and of what is kept. Reads the votes on the recipe's
-    own stages: those on the drops of another version are of other stages, and stay there."""
-    found = []
+    """The precision of each step with votes, and of kept documents. Reads only votes on the recipe's current stages;
+    votes on another version belong to other stages."""
+    precisions = []
     for step in opened.steps:
         votes = [one for one in _votes(opened, step.stage.label) if one.step == step.row.step]
         if votes and step.drops:
-            found.append(_step(step, votes))
+            precisions.append(_step(step, votes))
     kept = [one for one in _votes(opened, opened.kept.label) if not one.step]
     if kept:
         rule = _rule("", sum(opened.kept_by_shard), kept, KEEP)
-        found.append(_summed("", opened.kept.label, rule.documents, [rule]))
-    return found
+        precisions.append(_summed("", opened.kept.label, rule.documents, [rule]))
+    return precisions
 
 
 def share(agreeing: int, votes: int) -> Share:
-    """A share of votes with the interval of Clopper and Pearson (1934): few votes that all agree say little."""
+    """A share of votes with the interval of Clopper and Pearson (1934), which is wide for few votes that all agree."""
     if not votes:
         return Share(0, 0, 0.0, 1.0)
-
-    found = stats.binomtest(agreeing, votes).proportion_ci(LEVEL, "exact")
-    return Share(agreeing, votes, float(found.low), float(found.high))
+    interval = stats.binomtest(agreeing, votes).proportion_ci(LEVEL, "exact")
+    return Share(agreeing, votes, float(interval.low), float(interval.high))
 
 
 def weighted(shares: Sequence[Share], sizes: Sequence[int]) -> tuple[float, float, float]:
-    """The share over groups of these sizes, and its interval, from that of each: the method of variance estimates
-    recovery, Zou and Donner (2008), https://doi.org/10.1002/sim.3095. Every share has votes."""
+    """The weighted share over groups of these sizes, and its interval from the intervals of the groups: the method of
+    variance estimates recovery, Zou and Donner (2008), https://doi.org/10.1002/sim.3095. Every share must have
+    votes."""
     total = sum(sizes)
     weights = [size / total for size in sizes]
     points = [one.agreeing / one.votes for one in shares]
@@ -182,14 +183,14 @@ def _summed(step: str, stage: str, documents: int, rules: list[RulePrecision]) -
 
 
 def _decision(opened: Opened, stage: str, shard: int, id_: str) -> tuple[str, str]:
-    """Step and rule that dropped a document there; empty for one that is kept."""
-    places = {step.stage.label: step.stage for step in opened.steps} | {opened.kept.label: opened.kept}
-    if stage not in places or not 0 <= shard < len(places[stage].part_records):
+    """Step and rule that dropped a document in a stage; empty for a kept document."""
+    stages = {step.stage.label: step.stage for step in opened.steps} | {opened.kept.label: opened.kept}
+    if stage not in stages or not 0 <= shard < len(stages[stage].part_records):
         raise LookupError(f"no stage {stage} of this recipe has a shard {shard}")
-    at = places[stage]
-    row = row_of(at.ledger(shard), id_) if at.counts_documents else None
-    kept = row is None and stage == opened.kept.label and row_of(at.part(shard), id_) is not None
-    if row is None and not kept:
+    deciding = stages[stage]
+    row = row_of(deciding.ledger(shard), id_) if deciding.counts_documents else None
+    is_kept = row is None and stage == opened.kept.label and row_of(deciding.part(shard), id_) is not None
+    if row is None and not is_kept:
         raise LookupError(f"{stage} has not dropped {id_}")
     record = row_of(opened.extracted.part(shard), id_) or row or {}
     if opened.taken_down([(id_, record.get("url"))]):
@@ -203,21 +204,22 @@ def _path(opened: Opened, stage: str, id_: str) -> str:
 
 def _votes(opened: Opened, stage: str) -> list[Vote]:
     folder = files.join(opened.settings.home, "votes", stage)
-    there = [_read(files.join(folder, name)) for name in sorted(files.names(folder)) if name.endswith(".json")]
-    return [one for one in there if one is not None]
+    votes = [_read(files.join(folder, name)) for name in sorted(files.names(folder)) if name.endswith(".json")]
+    return [vote for vote in votes if vote is not None]
 
 
 def _read(path: str) -> Vote | None:
-    """Raises ValueError for a file that is none of ours, and for one that is in the place of another."""
+    """Read a vote. Raises ValueError for a file that Gristmill did not write, and for a vote under a wrong file
+    name."""
     if not files.exists(path):
         return None
     data = files.read_bytes(path)
     with opening(path, "vote as saved by a page of `gristmill browse`", "remove it"):
-        made = Vote.model_validate_json(data)
-    if not path.endswith(f"/{made.stage}/{_file_name(made.id)}"):
-        # read as it is, it would be a second vote on its document
-        raise ValueError(f"{path} has the name of another file: it is a vote on {made.id}; remove it")
-    return made
+        vote = Vote.model_validate_json(data)
+    if not path.endswith(f"/{vote.stage}/{_file_name(vote.id)}"):
+        # otherwise it would count as a second vote on its document
+        raise ValueError(f"{path} has the name of another file: it is a vote on {vote.id}; remove it")
+    return vote
 
 
 def _file_name(id_: str) -> str:

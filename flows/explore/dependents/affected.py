@@ -16,6 +16,7 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.reports.dependents.graph import Edge, Export, HomeGraph, graph_of
 from gristmill.flows.reports.dependents.retractions import Staleness
 from gristmill.flows.reports.dependents.things import OF_DOCUMENTS, Roots, Thing, recognize, stage_roots, text_thing
+from gristmill.flows.reports.status import token_count
 from gristmill.storage import checked_json, files
 from gristmill.storage.damage import DamagedFileError
 from gristmill.storage.home import FinishedStage
@@ -303,10 +304,7 @@ def _tokens(stage: FinishedStage, shards: Collection[int] | None) -> int | None:
     """How many tokens a stage has. If `shards` are given, only those token shards count."""
     if stage.name == "tokens" and shards is not None:
         return sum(job.record[SPLIT]["tokens"] for job in stage.jobs if job.phase == PHASE and job.number in shards)
-    if stage.name == "tokens":
-        return int(stage.result["train"])
-    counted = stage.result.get("tokens")
-    return sum(counted.values()) if isinstance(counted, dict) else counted
+    return token_count(stage)
 
 
 def _took(stage: FinishedStage) -> tuple[float | None, float | None]:

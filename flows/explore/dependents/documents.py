@@ -17,6 +17,7 @@ from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.reports.dependents.graph import HomeGraph
 from gristmill.flows.reports.dependents.things import Thing
 from gristmill.flows.reports.search.opened import code_sent, executor
+from gristmill.flows.reports.similar import read_text
 from gristmill.storage import files, parquet
 from gristmill.storage.home import FinishedStage
 from gristmill.tasks.dedup.near.settings import Shingling
@@ -93,7 +94,7 @@ def matching(thing: Thing) -> Iterator[tuple[Match, tuple[str, ...]]]:
     """How documents are matched with a thing, and the columns that this needs. URLs and hosts match as entries of a
     takedown list do. Raises ValueError for a text without a word, and for what no list may have."""
     if thing.kind == "text":
-        yield Alike((_text_of(thing.name),)), ("id", "text")
+        yield Alike((read_text(thing.name),)), ("id", "text")
         return
     if thing.kind == "document" and len(thing.name) < 32:
         label = pa.scalar(f"id {thing.name}...")
@@ -147,7 +148,7 @@ def listing(lists: list[str]) -> Iterator[Match]:
 
 def short_text(path: str) -> list[str]:
     """A sentence on what is not found of a text with few shingles; none for a longer one."""
-    [size] = alike_index([_text_of(path)]).sizes.tolist()
+    [size] = alike_index([read_text(path)]).sizes.tolist()
     if size >= MIN_SHINGLES:
         return []
     return [
@@ -201,11 +202,11 @@ def likeness(index: TextIndex, texts: pa.ChunkedArray) -> pa.ChunkedArray:
     """For each text how like it is one of the index, as `like, .95` or `contains it, .88`; null below THRESHOLD."""
     least = np.full(len(index.sizes), MIN_SHINGLES)
     best = likest(index, texts, THRESHOLD, least)
-    said = [
+    entries = [
         None if at < 0 else f"{'like' if like else 'contains'} it, {value:.2f}"
         for at, value, like in zip(best.reference.tolist(), best.value.tolist(), best.like.tolist(), strict=True)
     ]
-    return pa.chunked_array([said], pa.string())
+    return pa.chunked_array([entries], pa.string())
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,10 @@
-"""What a takedown has to reach: documents by list, id, URL, host or text, their near-duplicates, and marks by which
-they are found again without their texts.
+"""The targets of a takedown: documents by list, id, URL, host or text, and near-duplicates of them.
+
+Marks of their texts find copies later without the texts. Stored answers of language models about them are identified by
+the digests of the requests, which the stages that asked keep with the ids of the documents.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,17 +30,19 @@ from gristmill.flows.reports.dependents.graph import HomeGraph
 from gristmill.flows.reports.dependents.things import Thing
 from gristmill.flows.reports.search.opened import code_sent, executor
 from gristmill.storage import files, parquet
+from gristmill.storage.home import FinishedStage
 from gristmill.storage.printable import redact_user
+from gristmill.tasks.language_model.rewrite import ANSWER, asked_folder
 from gristmill.tasks.search import marks as mark_search
 from gristmill.tasks.search.marks import MARKS, OtherPhrases, phrases
 
-LIKE = "near-duplicate: "  # how the entry of a document begins that was found by its likeness to another
+LIKE = "near-duplicate: "  # prefix of the entry of a document that was found by its similarity
 
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be taken down. `entries`: as lines of a takedown list; `lists`: files of such lines; `texts`: files
-    with a text each."""
+    """What to take down. `entries`: lines of a takedown list; `lists`: files of such lines; `texts`: files with one
+    text each."""
 
     entries: tuple[str, ...] = ()
     lists: tuple[str, ...] = ()
@@ -47,8 +51,8 @@ class Request:
 
 @dataclass(frozen=True)
 class Target:
-    """A document that is taken down. `digest`: xxh3-128 of its text, as it was extracted; `phrases`: how many different
-    ones it has; `marks`: hashes of those that only documents of the takedown have, at most MARKS."""
+    """A document to take down. `digest`: xxh3-128 of its extracted text; `phrases`: how many different ones it has;
+    `marks`: hashes of phrases that only documents of the takedown have, at most MARKS."""
 
     id: str
     source: str
@@ -61,11 +65,11 @@ class Target:
 
 
 def find_targets(settings: MachineSettings, graph: HomeGraph, request: Request) -> tuple[FoundDocuments, list[Target]]:
-    """The documents that a request names, the near-duplicates of these, and the marks of all.
+    """The documents that a request names, their near-duplicates, and marks of all of them.
 
-    Reads all extracted texts of the home twice, and another time for each text that is given, with jobs of the
-    machine's executor. The texts of the documents found, and their shingles, are in memory at once.
-    Raises ValueError for a request without an entry, and for a text without words.
+    Reads all extracted texts of the home twice, and once more for each text of the request, with jobs of the machine's
+    executor. Holds the texts of the targets and their shingles. Raises ValueError for an empty request, and for a text
+    without words.
     """
     named = _named(settings, graph, request)
     texts = dict(_texts(graph, named))
@@ -86,7 +90,7 @@ def find_targets(settings: MachineSettings, graph: HomeGraph, request: Request) 
 
 
 def _named(settings: MachineSettings, graph: HomeGraph, request: Request) -> FoundDocuments:
-    """The documents that entries and lists name. Those like a given text are found with the near-duplicates."""
+    """The documents that entries and lists name, and those that are like a text of the request or contain it."""
     if not (request.entries or request.lists or request.texts):
         raise ValueError("nothing is to be taken down. Name entries (--entry), a list (--list) or a text (--text-like)")
     if missing := [path for path in (*request.lists, *request.texts) if not Path(path).is_file()]:
@@ -115,7 +119,7 @@ def _has_words(text: str) -> bool:
 
 
 def _texts(graph: HomeGraph, found: FoundDocuments) -> Iterator[tuple[str, tuple[str, str]]]:
-    """(id, (text, source)) of documents, as the first stage that extracted each has it."""
+    """(id, (text, source)) of documents, from the first stage that extracted each."""
     seen: set[str] = set()
     for label in sorted({one.stage for one in found.documents}):
         stage = graph.stages[label]
@@ -132,7 +136,7 @@ def _texts(graph: HomeGraph, found: FoundDocuments) -> Iterator[tuple[str, tuple
 def _with_near(
     settings: MachineSettings, graph: HomeGraph, named: FoundDocuments, texts: Sequence[str]
 ) -> FoundDocuments:
-    """The documents, and all that are like one of the texts or contain it."""
+    """The documents, and all others that are like one of the texts or contain it."""
     near = find_documents(settings, graph, Alike(tuple(texts), rewrites=False), ("id", "text"))
     known = {(one.stage, one.id) for one in named.documents}
     entries = {one.id: one.entry for one in named.documents}
@@ -162,3 +166,31 @@ def _marks(
                 common[places] = True
     unique = every[~common]
     return {name: (len(values), tuple(np.intersect1d(values, unique)[:MARKS].tolist())) for name, values in own.items()}
+
+
+def answers_about(graph: HomeGraph, ids: Collection[str]) -> list[str]:
+    """Digests of the requests about some documents, except requests that were also made about another document, since
+    two texts may have the same beginning. Reads the ids and digests of the stages that asked."""
+    wanted = {digest for id_, digest in _asked(graph) if id_ in ids}
+    if wanted:
+        wanted -= {digest for id_, digest in _asked(graph) if id_ not in ids and digest in wanted}
+    return sorted(wanted)
+
+
+def _asked(graph: HomeGraph) -> Iterator[tuple[str, str]]:
+    """(id of a document, digest of a request) of all stages that asked and still have their files."""
+    for label, stage in sorted(graph.stages.items()):
+        if "answers" in stage.result and label not in graph.collected:
+            for path, column in _tables(stage):
+                for table in parquet.groups(path, ["id", column]):
+                    for id_, digests in zip(table["id"].to_pylist(), table[column].to_pylist(), strict=True):
+                        yield from ((id_, digest) for digest in (digests or "").split(",") if digest)
+
+
+def _tables(stage: FinishedStage) -> Iterator[tuple[str, str]]:
+    """The tables of a stage with digests of requests, each with the name of their column."""
+    folder = asked_folder(stage.folder)
+    if asked := files.names(folder):
+        yield from ((files.join(folder, name), ANSWER) for name in asked)
+    else:
+        yield from ((part, f"{stage.name}_answer") for part in stage.parts)

@@ -15,9 +15,8 @@ import orjson
 from pydantic import TypeAdapter
 
 from gristmill.flows.explore.dependents.affected import Affected
-from gristmill.flows.explore.dependents.answers import answers_about
 from gristmill.flows.explore.dependents.documents import FoundDocuments
-from gristmill.flows.explore.dependents.erasure import LIKE, Request, Target
+from gristmill.flows.explore.dependents.erasure import LIKE, Request, Target, answers_about
 from gristmill.flows.explore.dependents.scan import Scanned, scan
 from gristmill.flows.machine.runs import RecordedRun
 from gristmill.flows.machine.settings import MachineSettings

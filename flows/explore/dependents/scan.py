@@ -8,7 +8,7 @@ import numpy as np
 from gristmill.flows.machine.context import job_options
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.reports.dependents.graph import HomeGraph
-from gristmill.flows.reports.search.opened import code_sent, executor
+from gristmill.flows.reports.search.opened import code_sent, executor, in_order
 from gristmill.storage import files
 from gristmill.storage.remote.addresses import file_system
 from gristmill.tasks.engine import options
@@ -85,14 +85,10 @@ def _results(
 ) -> Iterator[FileResult]:
     """What was found in each file, in their order."""
     jobs = [*_jobs(found)]
-    held: dict[int, list[FileResult]] = {}
-    done = 0
     with executor(settings, here) as workers:
-        for number, results in workers.map(FileSearch(marks, code_sent(workers, mark_search.__name__)), jobs):
-            held[number] = results
-            while done in held:
-                yield from held.pop(done)
-                done += 1
+        search = FileSearch(marks, code_sent(workers, mark_search.__name__))
+        for results in in_order(workers.map(search, jobs)):
+            yield from results
 
 
 def _jobs(found: Sequence[SearchedFile]) -> Iterator[tuple[SearchedFile, ...]]:

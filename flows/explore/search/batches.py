@@ -11,7 +11,7 @@ import numpy as np
 from gristmill.flows.experiments.models.evaluation import TrainedModel, trained_model
 from gristmill.flows.explore.search.readings import first_step, order_of
 from gristmill.flows.machine.settings import MachineSettings
-from gristmill.flows.reports.lineage import rows_of
+from gristmill.flows.reports.lineage import ORIGIN, rows_of
 from gristmill.flows.reports.token_lineage import token_source
 from gristmill.flows.stages.model import local_files, local_folder
 from gristmill.samples.order import Order, batch_number
@@ -25,8 +25,6 @@ from gristmill.training.hub.weights import SavedModel, open_model
 from gristmill.training.run.recovery import CHECKED
 from gristmill.training.step.guard import EVENTS, Event, read_events, windows_left_out
 from gristmill.training.world import processes
-
-_PLACE = ["id", "source", "url", "file", "offset", "length", "record_id"]
 
 
 @dataclass(frozen=True)
@@ -210,7 +208,7 @@ def _documents(
             firsts.setdefault(at, begin)
     ids = index["id"].take(list(tokens)).to_pylist()
     source = token_source(home, path)
-    rows = {row["id"]: row for row in rows_of(source.texts[0].part(source.number), ids, _PLACE)}
+    rows = {row["id"]: row for row in rows_of(source.texts[0].part(source.number), ids, ORIGIN)}
     found = []
     for (at, count), name in zip(tokens.items(), ids, strict=True):
         loss = losses.get((path, int(begins[at])))

@@ -1,17 +1,28 @@
-"""The indexes of a recipe, built where they are missing, and searches by recipe: what Python users call."""
+"""Searches in the texts of a recipe, for Python users and commands: phrases, words and regular expressions.
 
-from collections.abc import Callable, Iterable
+Indexes of phrases and of words are built if they are missing. A regular expression needs no index: all texts are read.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import wrapt
 
-from gristmill.flows.recipe.recipe import load
+from gristmill.flows.machine.settings import MachineSettings
+from gristmill.flows.recipe.recipe import Recipe, load
+from gristmill.flows.reports.finished import finished
+from gristmill.flows.reports.lineage import ORIGIN
 from gristmill.flows.reports.run import Run
 from gristmill.flows.reports.search import phrases, words
 from gristmill.flows.reports.search.opened import PhraseIndex, opened
-from gristmill.flows.reports.search.phrases import PhraseMatches, Trace
+from gristmill.flows.reports.search.phrases import Count, FoundDocument, PhraseMatches, Trace
 from gristmill.flows.reports.search.words import WordIndex, WordMatches, opened_words
+from gristmill.tasks.documents.selection import select_groups
 from gristmill.tasks.engine import extras
 
 if TYPE_CHECKING:
@@ -20,8 +31,9 @@ else:
     index_flow = wrapt.lazy_import("gristmill.flows.explore.search.index")
 
 R = TypeVar("R")
-# Given a function that builds an index, it calls that.
+# Calls the function that builds an index.
 Make = Callable[[Callable[[], Any]], Any]
+_CONTEXT = 200  # characters on either side of a match that is shown
 
 
 def open_index(recipe: Any, make: Make = lambda run: run()) -> PhraseIndex:
@@ -91,10 +103,8 @@ def _index(recipe: Any) -> PhraseIndex:
 
 
 def _find_or_build(look: Callable[[], R | None], make: Make, run: Callable[[], Any], packages: Iterable[str]) -> R:
-    """What `look` returns, after `make(run)` if that is None.
-
-    Raises MissingExtraError if one of the distributions that build it is missing.
-    """
+    """What `look` returns, after `make(run)` if that is None. Raises MissingExtraError if a distribution that builds
+    the index is missing."""
     result = look()
     if result is None:
         extras.require_all("building this index", packages)
@@ -102,3 +112,60 @@ def _find_or_build(look: Callable[[], R | None], make: Make, run: Callable[[], A
         result = look()
     assert result is not None, "it was just built"
     return result
+
+
+def find_expression(recipe: Recipe, expression: str, n: int, settings: MachineSettings | None = None) -> PhraseMatches:
+    """The matches of a regular expression of RE2 (https://github.com/google/re2/wiki/Syntax) in the curated texts,
+    without overlaps. `n`: how many documents are shown.
+
+    Reads all texts, in time linear in their length. Holds the texts of a row group per thread. Raises ValueError for an
+    invalid expression.
+    """
+    try:
+        pc.match_substring_regex(pa.array(["text"]), expression)
+    except pa.ArrowInvalid as error:
+        raise ValueError(f"{expression!r} is not an expression of RE2: {error}") from None
+    corpus = finished(recipe, settings).corpus
+    times = documents = 0
+    shown: list[FoundDocument] = []
+    with ThreadPoolExecutor() as pool:
+        work = partial(_in_shard, corpus.places.documents, corpus.places.kept, expression, n)
+        for counts, found in pool.map(work, range(len(corpus.sources))):
+            times += counts.times
+            documents += counts.documents
+            shown += found[: n - len(shown)]
+    return PhraseMatches(expression, Count(times, documents), Count(), {}, tuple(shown))
+
+
+def _in_shard(
+    documents: Sequence[str], kept: Sequence[str], expression: str, n: int, shard: int
+) -> tuple[Count, list[FoundDocument]]:
+    times = found = 0
+    shown: list[FoundDocument] = []
+    for group in select_groups(documents[shard], kept[shard], [*ORIGIN, "text"]):
+        counts = pc.count_substring_regex(group["text"], expression).to_numpy()
+        times += int(counts.sum())
+        matching = np.flatnonzero(counts)
+        found += len(matching)
+        rows = group.take(pa.array(matching[: n - len(shown)]))
+        shown += _shown(rows, counts[matching], expression, shard)
+    return Count(times, found), shown
+
+
+def _shown(rows: pa.Table, counts: np.ndarray, expression: str, shard: int) -> Iterator[FoundDocument]:
+    parts = pc.split_pattern_regex(rows["text"], expression, max_splits=1).to_pylist()
+    for row, count, (before, after) in zip(rows.to_pylist(), counts.tolist(), parts, strict=False):
+        text = row.pop("text")
+        yield FoundDocument(
+            row["id"],
+            True,
+            "",
+            "",
+            count,
+            shard,
+            None,
+            before[-_CONTEXT:],
+            text[len(before) : len(text) - len(after)],
+            after[:_CONTEXT],
+            row,
+        )

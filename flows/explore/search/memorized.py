@@ -1,7 +1,7 @@
 """What a model has memorized: how often it continues its training text verbatim, by the number of copies, beside
 held-out text.
 
-Prompts are drawn evenly from the tokens of what is trained on; how often the drawn text stands there is counted by the
+Prompts are drawn evenly from the tokens of what is trained on; how often the drawn text occurs there is counted by the
 index. Carlini et al. 2023 (arXiv 2202.07646) call text memorized that a model's likeliest continuation of the 50 tokens
 before gives for 50 tokens; Lee et al. 2022 (arXiv 2107.06499) find ten times less of it after deduplication.
 """
@@ -135,7 +135,7 @@ def _too_short(size: int, what: str) -> ValueError:
 
 
 def _of_training(index: PhraseIndex, draw: np.random.Generator, count: int, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Texts of what is trained on, token ids (texts, size), and how often each stands there, int64 (texts,)."""
+    """Texts of what is trained on, token ids (texts, size), and how often each occurs there, int64 (texts,)."""
     with index.workers(count) as workers:
         each = partial(index.each, workers, dropped=False)
         places = [room for _, some in each(partial(look_ups.rooms, size=size)) for room in some]
@@ -143,7 +143,7 @@ def _of_training(index: PhraseIndex, draw: np.random.Generator, count: int, size
             raise _too_short(size, "the training data")
         wanted = draw.multinomial(count, np.array(places) / sum(places))
         seeds = draw.integers(1 << 62, size=len(places))
-        # of shards that a text is drawn from alone: as many as texts at most, however many shards there are
+        # only of shards that a text is drawn from: at most as many as texts, however many shards there are
         asked = {int(shard): (int(wanted[shard]), int(seeds[shard])) for shard in np.flatnonzero(wanted)}
         given = partial(look_ups.texts, wanted=asked, size=size)
         texts = np.concatenate([text for _, some in each(given) for text in some])

@@ -2,13 +2,13 @@
 
     spans in reading order ──sort by shard──▶ pieces of documents ──sort by step──▶ parts
 
-The order follows from the training manifest, the seed and the batches that the guard left out, as `batches` computes it
-for one step. Documents come from the indexes of the token shards. Each is read once: a step reads from all shards, so
-spans are put in the order of shards, and their pieces back in that of steps, by DuckDB, which spills what exceeds its
-memory to the temporary folder.
+The order follows from the training manifest, the seed and the batches that the guard left out, as in `batches`.
+Documents come from the indexes of the token shards. Because each step reads from all shards, spans are sorted by shard,
+so that each index is read once, and their pieces are sorted back by step. DuckDB sorts, and spills to the temporary
+folder.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -18,20 +18,17 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from gristmill.flows.explore.search.readings import first_step, order_of
+from gristmill.flows.explore.search.readings import LeftOut, first_step, order_of, recorded_run
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import argument_of
 from gristmill.flows.reports.finished import finished
-from gristmill.flows.stages.model import local_files, local_mixture
+from gristmill.flows.stages.model import local_mixture
 from gristmill.samples.order import Order, batch_number
-from gristmill.storage import checked_json, files, layout, parquet
+from gristmill.storage import files, layout, parquet
 from gristmill.storage.printable import redact_url
 from gristmill.storage.training_manifest import load_training_manifest
 from gristmill.tasks.documents import isolated_duckdb
 from gristmill.tasks.engine.make import NotFinishedError
-from gristmill.training.config import RunConfig
-from gristmill.training.hub.weights import RUN
-from gristmill.training.step.guard import EVENTS, read_events, windows_left_out
 
 if TYPE_CHECKING:
     import duckdb
@@ -93,10 +90,7 @@ def write_reading_order(
             f"the training of {report.recipe.name} is not finished: run `gristmill run {argument_of(target)}`"
         )
     stage = report.trained.model
-    names = [name for name in (RUN, EVENTS) if files.exists(files.join(stage.folder, name))]
-    folder = local_files(settings, stage, names)
-    run = RunConfig.model_validate(checked_json.read(str(folder / RUN)))
-    left_out = windows_left_out(read_events(folder / EVENTS))
+    run, left_out = recorded_run(settings, stage)
     order = order_of(run, load_training_manifest(local_mixture(settings, report.data.mixture.folder)))
     steps = range(first_step(run), run.training.steps + 1)
     blocks = [*_blocks(order, steps, left_out)]
@@ -140,7 +134,7 @@ def _check_folder(to: str, written: dict) -> None:
         )
 
 
-def _blocks(order: Order, steps: range, left_out: Sequence[tuple[int, int]]) -> Iterator[range]:
+def _blocks(order: Order, steps: range, left_out: LeftOut) -> Iterator[range]:
     """Steps that are a part together."""
     begin, tokens = steps.start, 0
     for step in steps:
@@ -152,17 +146,15 @@ def _blocks(order: Order, steps: range, left_out: Sequence[tuple[int, int]]) -> 
         yield range(begin, steps.stop)
 
 
-def _samples(order: Order, step: int, left_out: Sequence[tuple[int, int]]) -> range:
+def _samples(order: Order, step: int, left_out: LeftOut) -> range:
     return order.samples(batch_number(step - 1, left_out))
 
 
-def read_pieces(
-    order: Order, steps: Iterable[int], left_out: Sequence[tuple[int, int]] = ()
-) -> Iterator[pa.RecordBatch]:
+def read_pieces(order: Order, steps: Iterable[int], left_out: LeftOut = ()) -> Iterator[pa.RecordBatch]:
     """The pieces of documents (`SCHEMA`) that some steps, which count from 1, read, by step, sample and position.
     `left_out`: batches that the guard left out, as for `batch_number`. Reads the index of each shard once."""
     database = isolated_duckdb.connect(_SORT_BYTES)
-    # no two spans, and no two pieces, of a sample begin at the same position
+    # the spans of a sample begin at different positions, and so do its pieces
     by_shard = _sorted(database, _SPANS, _spans(order, steps, left_out), "source, shard, step, sample, position")
     yield from _sorted(database.cursor(), SCHEMA, _pieces(order, by_shard), "step, sample, position")
 
@@ -174,7 +166,7 @@ def _sorted(
     return iter(connection.from_arrow(reader).order(columns).to_arrow_reader(BATCH_ROWS))
 
 
-def _spans(order: Order, steps: Iterable[int], left_out: Sequence[tuple[int, int]]) -> Iterator[pa.RecordBatch]:
+def _spans(order: Order, steps: Iterable[int], left_out: LeftOut) -> Iterator[pa.RecordBatch]:
     """Where the tokens of each sample are (`_SPANS`), in reading order."""
     rows = (
         (source, span.shard, step, sample, span.at, span.offset, span.length)

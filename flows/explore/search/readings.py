@@ -1,12 +1,12 @@
-"""Which steps of which trainings of a home read a document, and how often: the reverse of `batches`.
+"""The steps of trainings that read a document, and how often: the reverse of `batches`.
 
-Nothing records what a training read, since that follows from its seed: a window of tokens has one place in the order of
+What a training read is not recorded, because it follows from its seed: a window of tokens has one place in the order of
 each epoch, and that place has one sample.
 """
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,12 +21,15 @@ from gristmill.storage import checked_json, files, parquet
 from gristmill.storage.damage import DamagedFileError
 from gristmill.storage.home import FinishedStage, Home
 from gristmill.storage.training_manifest import TrainingManifest, load_training_manifest
+from gristmill.tasks.engine.make import StageResult
 from gristmill.training.config import RunConfig
 from gristmill.training.hub.weights import RUN
 from gristmill.training.objectives import objective
 from gristmill.training.step.guard import EVENTS, read_events, windows_left_out
 
 log = logging.getLogger(__name__)
+
+LeftOut = Sequence[tuple[int, int]]
 
 
 @dataclass(frozen=True)
@@ -40,9 +43,10 @@ class TokenRange:
 
 @dataclass(frozen=True)
 class Reading:
-    """What a training read of a document. `stage`: its label; `recipes`: those that name it; `trained`: its steps;
-    `tokens`: of the document in its shards; `steps`: by step, from 1, how many of the tokens its batch had; `left_out`:
-    batches with some of them that the guard left out; `unread`: tokens in no window, at the end of a source."""
+    """What a training read of a document. `stage`: the training's label; `recipes`: names; `trained`: steps of the
+    training; `tokens`: of the document in its shards; `steps`: by step, from 1, how many of these tokens are in its
+    batch; `left_out`: batches with some of them that the guard left out; `unread`: tokens that are in no window, at the
+    end of a source."""
 
     document: str
     stage: str
@@ -60,8 +64,8 @@ class Reading:
 
 
 def readings(prefix: str, settings: MachineSettings | None = None) -> Iterator[Reading]:
-    """What each finished training of the home read of the documents whose ids begin with `prefix`: also of those that
-    read nothing of them, if their tokens are in its mixture. Holds the ids of a shard, and of a training the steps.
+    """What each finished training of the home read of the documents whose ids begin with `prefix`, including trainings
+    that read nothing of them although their mixture has them. Holds the ids of a shard, and the steps of a training.
 
     Models of a home in an object store are read through the local folder. Raises LookupError if no training of the home
     has such a document in its tokens.
@@ -81,11 +85,19 @@ def readings(prefix: str, settings: MachineSettings | None = None) -> Iterator[R
 
 
 def readings_of(ids: Collection[str], settings: MachineSettings, models: Collection[str]) -> Iterator[Reading]:
-    """As `readings`, of the documents with some ids, for the trainings with some labels. None for a document that a
-    training has not in its tokens."""
+    """As `readings`, for documents by id and trainings by label. Yields nothing for a document that is not in the
+    tokens of a training."""
     wanted = pa.array(sorted(ids), pa.string())
     for training in _trainings(settings, lambda each: pc.is_in(each, wanted), models):
         yield from training
+
+
+def recorded_run(settings: MachineSettings, stage: StageResult | FinishedStage) -> tuple[RunConfig, LeftOut]:
+    """The settings of a finished training, and the batches that its guard left out, as for `batch_number`."""
+    names = [name for name in (RUN, EVENTS) if files.exists(files.join(stage.folder, name))]
+    folder = local_files(settings, stage, names)
+    run = RunConfig.model_validate(checked_json.read(str(folder / RUN)))
+    return run, windows_left_out(read_events(folder / EVENTS))
 
 
 def order_of(run: RunConfig, manifest: TrainingManifest) -> Order:
@@ -101,7 +113,7 @@ def order_of(run: RunConfig, manifest: TrainingManifest) -> Order:
 
 
 def first_step(run: RunConfig) -> int:
-    """The first step that read the run's own mixture: a branch with another one than its trunk's begins later."""
+    """The first step that read the run's own mixture. A branch with a different mixture than its trunk begins later."""
     return run.start.step + 1 if run.start and not run.start.same_data else 1
 
 
@@ -155,10 +167,7 @@ def _reading(
     ranges: list[TokenRange],
     recipes: tuple[str, ...],
 ) -> Reading:
-    names = [name for name in (RUN, EVENTS) if files.exists(files.join(stage.folder, name))]
-    folder = local_files(settings, stage, names)
-    run = RunConfig.model_validate(checked_json.read(str(folder / RUN)))
-    left_out = windows_left_out(read_events(folder / EVENTS))
+    run, left_out = recorded_run(settings, stage)
     order = order_of(run, manifest)
     first = first_step(run)
     end = order.samples(batch_number(run.training.steps - 1, left_out)).stop

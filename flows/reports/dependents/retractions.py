@@ -1,10 +1,12 @@
-"""What was retracted in a home, and which verdicts are stale because of it, or because their inputs have moved.
+"""Retractions in a home, and the verdicts that are stale because of them, or because their inputs have changed.
 
-<home>/retractions/<id>.json    a thing, the reason, the time, and of documents the stages that hold them
+<home>/retractions/<id>.json    a thing, the reason and the time; for documents also the stages that have them
 
-`Staleness.of` is the one place that decides whether a verdict is stale. Everything that shows a verdict asks it.
+Only `Staleness.of` decides whether a verdict is stale. Stale verdicts are marked in terminals, on pages and in MLflow:
+on a page, the note is between two comments after the heading, so that it can be replaced and removed.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,6 +14,7 @@ from functools import cached_property
 from typing import Any
 
 import orjson
+from markupsafe import escape
 
 from gristmill.flows.machine.runs import FLOWS, RELEASED, RecordedRun, excluding_lists
 from gristmill.flows.reports.dependents.graph import HomeGraph, StoredVerdict, graph_of
@@ -26,8 +29,8 @@ FOLDER = "retractions"
 
 @dataclass(frozen=True)
 class Retraction:
-    """`id`: of the thing; `when`: in UTC; `stages`: of documents, the labels of the stages that held them then. The
-    stages of other things are looked up when they are asked for, so that later ones count, too."""
+    """`id`: of the thing; `when`: in UTC; `stages`: for documents, the labels of the stages that had them at the time.
+    The stages of other things are looked up when they are needed, so that later stages count, too."""
 
     id: str
     thing: Thing
@@ -52,7 +55,7 @@ def id_of(thing: Thing) -> str:
 
 
 def retraction(thing: Thing, reason: str, stages: Iterable[str] = ()) -> Retraction:
-    """A retraction as of now. Raises ValueError without a reason."""
+    """A retraction with the current time. Raises ValueError without a reason."""
     if not reason.strip():
         raise ValueError("a retraction needs a reason. Add --reason TEXT")
     now = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}"
@@ -60,7 +63,7 @@ def retraction(thing: Thing, reason: str, stages: Iterable[str] = ()) -> Retract
 
 
 def write(home: str, one: Retraction) -> str:
-    """Record a retraction, and return its path. Raises FileExistsError for a thing that is retracted already."""
+    """Record a retraction, and return its path. Raises FileExistsError if the thing is already retracted."""
     path = _path(home, one.id)
     if files.exists(path):
         known = _read(path)
@@ -84,7 +87,7 @@ def undo(home: str, id_: str) -> Retraction:
 
 
 def retractions(home: str) -> tuple[list[Retraction], list[str]]:
-    """All retractions of a home by time, and a sentence for each file that cannot be read."""
+    """All retractions of a home, oldest first, and a sentence for each file that cannot be read."""
     found, gaps = [], []
     folder = files.join(home, FOLDER)
     for name in files.names(folder):
@@ -107,7 +110,7 @@ def _read(path: str) -> Retraction:
 
 
 class Staleness:
-    """Decides which verdicts of a home are stale. Its `graph` is read once, for all of them."""
+    """Decides which verdicts of a home are stale. Reads the home's `graph` once for all verdicts."""
 
     def __init__(self, graph: HomeGraph) -> None:
         self.graph = graph
@@ -115,12 +118,12 @@ class Staleness:
 
     @cached_property
     def _retracted(self) -> list[tuple[Retraction, set[str]]]:
-        """Each retraction with the labels of all stages that rest on it."""
+        """Each retraction with the labels of all stages that depend on it."""
         graph = self.graph
         return [(one, set(graph.dependents(one.roots(graph)))) for one in self._retractions]
 
     def retractions_of(self, labels: Iterable[str]) -> list[Retraction]:
-        """The retractions that one of some stages rests on."""
+        """The retractions that at least one of the stages depends on."""
         wanted = set(labels)
         return [one for one, reached in self._retracted if reached & wanted]
 
@@ -129,11 +132,11 @@ class Staleness:
         return self.of(verdict.runs, verdict.base, self._time_of(verdict))
 
     def of(self, labels: Sequence[str], base: str = "", since: str = "") -> tuple[str, ...]:
-        """Why a verdict that rests on some stages is stale, a sentence each; empty if it is not.
+        """Why a verdict that depends on some stages is stale, in sentences; empty if it is not stale.
 
-        It is stale if one of its inputs was retracted, or has moved. The inputs have moved if a stage was made again
-        with other contents, or if a later run of the recipe `base`, after `since` (UTC, as runs record it), made the
-        same stage from other files, or with lists of takedowns or rights that the verdict's data was made without.
+        It is stale if an input was retracted or has changed: a stage was made again with different contents, or a run
+        of the recipe `base` after `since` (UTC, as runs record it) made the same stage from different files, or used
+        lists of takedowns or rights that the verdict's data was made without.
         """
         reasons = [one.sentence for one in self.retractions_of(labels)]
         origins = [self.graph.stages[label] for label in sorted(self.graph.origins(labels))]
@@ -143,11 +146,11 @@ class Staleness:
         return tuple(dict.fromkeys(reasons))
 
     def of_model(self, label: str) -> tuple[str, ...]:
-        """Why a trained model is stale, a sentence each: one of its inputs was retracted, or a later run of its recipe
-        has lists of takedowns or rights that its data was made without. Other files do not make a model stale."""
+        """Why a trained model is stale, in sentences: an input was retracted, or a later run of its recipe has lists of
+        takedowns or rights that its data was made without. Changed source files do not make a model stale."""
         reasons = [one.sentence for one in self.retractions_of([label])]
         origins = self.graph.origins([label])
-        # without its tokens it is unknown by which lists its data was made
+        # without its tokens, the lists that were applied to its data are unknown
         if any(name.startswith("tokens-") for name in origins):
             for name in self._recipes_of(label):
                 if (run := self._newest(name)) is not None and label not in run.stages:
@@ -156,7 +159,7 @@ class Staleness:
         return tuple(dict.fromkeys(reasons))
 
     def _recipes_of(self, label: str) -> list[str]:
-        """The recipes whose runs had a model, also the one whose run a newer list has released."""
+        """The recipes whose runs had a model, including one whose run was released because of a newer list."""
         names = [run.name for run in self.graph.runs if label in run.stages]
         path = files.join(self.graph.stages[label].folder, RELEASED)
         if label not in self.graph.collected and files.exists(path):
@@ -168,7 +171,7 @@ class Staleness:
 
     @cached_property
     def _current(self) -> Mapping[str, str]:
-        """By the label of a stage that was made again, that of the folder that counts."""
+        """For each stage that was made again, by label, the label of the folder that counts."""
         found, folder = {}, files.join(self.graph.home, "remade")
         for name in files.names(folder):
             label = name.removesuffix(".json")
@@ -186,7 +189,7 @@ class Staleness:
                 yield f"its input {stage.label} was made again, as {again.label}, with other contents"
 
     def _newest(self, base: str) -> RecordedRun | None:
-        """The newest finished run of a recipe, as reports open it."""
+        """The newest finished run of a recipe, which reports open."""
         runs = [run for run in self.graph.runs if run.name == base and run.ended and run.flow in FLOWS]
         return max(runs, key=lambda run: run.id, default=None)
 
@@ -201,8 +204,8 @@ class Staleness:
         yield from _newer_lists(now, origins, run)
 
     def _time_of(self, verdict: StoredVerdict) -> str:
-        """When a verdict was reached: the start of the newest run that made or used its training runs; of an
-        unrecorded one the time of its file."""
+        """When a verdict was reached: the start of the newest run that made or used its training runs, or else the time
+        of its file."""
         runs = [run.began for run in self.graph.runs if run.flow not in FLOWS and {*verdict.runs} & {*run.stages}]
         if runs:
             return max(runs)
@@ -210,8 +213,8 @@ class Staleness:
 
 
 def _is_same_but_files(stage: FinishedStage, other: FinishedStage) -> bool:
-    """Whether two stages were made alike, but from files with other contents. Of documents only the sources and the
-    limit are compared: a decision measures signals in other passes than a run."""
+    """Whether two stages were made in the same way from files with different contents. Of stages `documents`, only the
+    sources and the limit are compared, because a decision measures signals in other passes than a run."""
     if stage.name != other.name or _files(stage) == _files(other):
         return False
     if stage.name == "documents":
@@ -224,7 +227,7 @@ def _has_same_files(stage: FinishedStage, other: FinishedStage) -> bool:
 
 
 def _files(stage: FinishedStage) -> dict[str, str]:
-    """The digests of the files that a stage read from outside of the home."""
+    """The digests of the files outside of the home that a stage read."""
     return {name: digest for name, digest in stage.digests.items() if name not in stage.read}
 
 
@@ -241,12 +244,59 @@ def _newer_lists(now: Iterable[FinishedStage], origins: Iterable[FinishedStage],
 
 
 def _lists(stages: Iterable[FinishedStage]) -> set[str]:
-    """Checksums of the lists by which stages leave documents out."""
+    """Checksums of the lists that stages excluded documents with."""
     return {one for stage in stages for one in excluding_lists(stage.name, stage.settings, stage.digests)}
 
 
 def stale(home: str, keys: Iterable[str], base: str = "", since: str = "") -> tuple[str, ...]:
-    """Why a verdict that rests on proxy runs with these keys is stale: `Staleness.of` for one verdict."""
+    """Why a verdict that depends on proxy runs with these keys is stale: `Staleness.of` for one verdict."""
     graph = graph_of(home)
     by_key = {stage.key: label for label, stage in graph.stages.items()}
     return Staleness(graph).of([by_key[key] for key in keys if key in by_key], base, since)
+
+
+TAG = "gristmill.stale"  # of MLflow runs
+MAX_TAG = 5000  # characters of a tag that MLflow accepts
+_BEGIN, _END = "<!-- stale -->", "<!-- end of stale -->"
+_NOTE = re.compile(f"{re.escape(_BEGIN)}.*?{re.escape(_END)}", re.DOTALL)
+_HEADING = "</h1>"
+
+
+def stale_lines(reasons: Sequence[str]) -> Iterator[str]:
+    """The lines to print above a verdict."""
+    yield from (f"stale: {reason}" for reason in reasons)
+
+
+def marked(page: str, reasons: Sequence[str]) -> str:
+    """The page of a verdict with a note on why it is stale, or without a note if there are no reasons. A page without a
+    heading is returned unchanged."""
+    plain = _NOTE.sub("", page)
+    if not reasons or _HEADING not in plain:
+        return plain
+    note = "".join(f"<p><strong>Stale:</strong> {escape(reason)}.</p>" for reason in reasons)
+    head, heading, body = plain.partition(_HEADING)
+    return f"{head}{heading}{_BEGIN}{note}{_END}{body}"
+
+
+def mark_pages(staleness: Staleness) -> tuple[list[str], list[str]]:
+    """Update the notes on the pages of all verdicts of a home. Returns the paths of the changed pages, and a sentence
+    for each page that cannot be read or written."""
+    changed, gaps = [], []
+    for verdict in staleness.graph.verdicts:
+        path = f"{verdict.file.removesuffix('.json')}.html"
+        try:
+            if not files.exists(path):
+                continue
+            before = files.read_bytes(path).decode("utf-8")
+            after = marked(before, staleness.of_verdict(verdict))
+            if after != before:
+                files.write_bytes(path, after.encode())
+                changed.append(path)
+        except (OSError, UnicodeDecodeError) as error:
+            gaps.append(f"the page {path} has no note: {error}")
+    return changed, gaps
+
+
+def tag_of(reasons: Sequence[str]) -> str:
+    """The value of the tag."""
+    return "; ".join(reasons)[:MAX_TAG]

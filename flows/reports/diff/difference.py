@@ -11,24 +11,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gristmill.flows.reports import pages
-from gristmill.flows.reports.diff.columns import Columns, columns
-from gristmill.flows.reports.diff.matching import Alone, Matched, match
-from gristmill.flows.reports.diff.shares import Shares, shares
-from gristmill.flows.reports.diff.sides import Side
+from gristmill.flows.reports.diff.columns import Columns, Shares, columns, shares
+from gristmill.flows.reports.diff.matching import Alone, Matched, Side, match
 from gristmill.flows.reports.marking import Passage, first_difference
 from gristmill.flows.reports.tables import Table
 from gristmill.storage import files, parquet
 from gristmill.tasks.documents.selection import read_rows
 
 _WORDS = 400  # of either text: beyond, lines are compared, since difflib's time grows with the square
-_LINES = 2000  # likewise: beyond, all between the first and the last difference counts as changed
+_LINES = 2000  # of either text: beyond, all between the first and the last difference counts as changed
 _SHOWN = 5  # documents whose first different passage is shown
 
 
 @dataclass(frozen=True)
 class ChangedText:
     """A document with another text; `removed`, `added`: characters of A that B does not have, and of B; `passages`: the
-    first one that differs, on both sides, None where they differ in white space alone."""
+    first one that differs, on both sides, None where they differ only in white space."""
 
     id_a: str
     id_b: str
@@ -124,7 +122,7 @@ class About:
 
 @dataclass(frozen=True)
 class Difference:
-    """`only_a`, `only_b`: documents that one side keeps alone, by the reason of the other, most first; `both`: how many
+    """`only_a`, `only_b`: documents that only one side keeps, by the reason of the other, most first; `both`: how many
     both keep, of which `by_url` have different ids; `changed`: those with another text; `columns`: what is distributed
     otherwise; `shares`: of tokens or characters."""
 

@@ -1,19 +1,94 @@
-"""Which documents of two sides are the same, which one side has alone, and why the other does not have them.
+"""The sides of a comparison, and which documents both have, only one has, and why the other does not have them.
 
 Documents are matched by id. An id is a hash of source, file, place and record: where a source has another name, or a
 file is in another folder, ids differ; the others are matched by URL and record id, each once, in the order of rows.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import duckdb
 import pyarrow as pa
 
-from gristmill.flows.reports.diff.sides import Side
-from gristmill.storage import parquet
+from gristmill.flows.stages.corpus import Corpus
+from gristmill.storage import files, parquet
+from gristmill.storage.home import FinishedStage, open_stage
 from gristmill.storage.schema import LEDGER
 from gristmill.tasks.documents import isolated_duckdb
 from gristmill.tasks.documents.selection import select_groups
+from gristmill.tasks.engine.make import StageResult
+
+
+@dataclass(frozen=True)
+class Side:
+    """Shard i of all its stages has the same documents.
+
+    `extracted`: the stage that read the sources; `documents`: the one with the texts; `kept`: the one whose parts name
+    the documents that are kept; `measured`: those with columns of documents, the last of which holds; `decided`: those
+    with a ledger, in order; `tokens`: that of the token shards, if there is one.
+    """
+
+    label: str
+    extracted: FinishedStage
+    documents: FinishedStage
+    kept: FinishedStage
+    measured: tuple[FinishedStage, ...]
+    decided: tuple[FinishedStage, ...]
+    tokens: FinishedStage | None = None
+
+    @property
+    def shards(self) -> range:
+        return range(len(self.extracted.part_records))
+
+    def parts(self, shard: int) -> tuple[str, ...]:
+        """The parts with columns of a shard's documents, those that are there; the last one with a column holds."""
+        stages = dict.fromkeys(
+            stage.part(shard) for stage in (self.extracted, self.documents, *self.measured, self.kept)
+        )
+        return tuple(part for part in stages if files.exists(part))
+
+
+def side_of_corpus(label: str, corpus: Corpus, tokens: StageResult | None = None) -> Side:
+    """The side of a corpus that is made."""
+    stages = [corpus.extracted, corpus.documents, corpus.kept, *corpus.measured, *corpus.stages]
+    opened = {stage.folder: open_stage(stage.folder) for stage in stages}
+    return Side(
+        label,
+        opened[corpus.extracted.folder],
+        opened[corpus.documents.folder],
+        opened[corpus.kept.folder],
+        tuple(opened[stage.folder] for stage in corpus.measured),
+        _deciding(opened[stage.folder] for stage in corpus.stages),
+        open_stage(tokens.folder) if tokens else None,
+    )
+
+
+def side_of_stage(stage: FinishedStage) -> Side:
+    """The side of a finished stage: the documents that it keeps. Raises ValueError if it keeps none, or if the stages
+    from which it was made are not in the home."""
+    chain = [stage]
+    while (before := chain[0].selection) is not None:
+        chain.insert(0, before)
+    extracted = chain[0]
+    if not stage.counts_documents or extracted.name != "documents":
+        raise ValueError(
+            f"{stage.label} keeps no documents, or the stages that it was made from are not in the home: "
+            "give a recipe, or a stage with documents in and out, as `gristmill home status` prints it"
+        )
+    measured = [each for one in chain for each in (*one.measured, *_scores(one))]
+    texts = stage if "text" in parquet.columns(stage.part(0)) else stage.documents or extracted
+    return Side(stage.label, extracted, texts, stage, tuple(dict.fromkeys(measured)), _deciding(chain))
+
+
+def _scores(cut: FinishedStage) -> Iterable[FinishedStage]:
+    """The scores of the learned filter that a stage cuts by."""
+    found = (cut.input(name) for name in cut.inputs)
+    return (stage for stage in found if stage is not None and cut.name == f"{stage.name}_cut")
+
+
+def _deciding(stages: Iterable[FinishedStage]) -> tuple[FinishedStage, ...]:
+    return tuple(dict.fromkeys(stage for stage in stages if stage.counts_documents))
+
 
 NOT_READ = "not read"
 EXAMPLES = 3  # documents shown of each reason
@@ -85,7 +160,7 @@ from pairs
 
 @dataclass(frozen=True)
 class Alone:
-    """Documents that one side keeps alone, for one reason: the step and rule that dropped them on the other side.
+    """Documents that only one side keeps, for one reason: the step and rule that dropped them on the other side.
 
     `examples`: id and URL of some, drawn by a hash of the ids.
     """
@@ -98,7 +173,7 @@ class Alone:
 
 @dataclass(frozen=True)
 class Matched:
-    """`alone_a`, `alone_b`: documents that one side keeps alone, by reason, most first; `by_url`: of those that both
+    """`alone_a`, `alone_b`: documents that only one side keeps, by reason, most first; `by_url`: of those that both
     keep, the ones with different ids; `changed`: those with another text, with their characters on both sides; `drawn`:
     up to DRAWN of them, drawn by a hash of the ids."""
 

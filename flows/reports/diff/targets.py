@@ -7,7 +7,7 @@ from gristmill.flows.machine.runs import runs_of
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import argument_of, load
 from gristmill.flows.reports.diff.difference import Difference, between
-from gristmill.flows.reports.diff.sides import Side, side_of_corpus, side_of_stage
+from gristmill.flows.reports.diff.matching import Side, side_of_corpus, side_of_stage
 from gristmill.flows.reports.finished import finished
 from gristmill.flows.reports.recorded import is_same_but, is_same_but_defaults
 from gristmill.storage import files

@@ -172,7 +172,7 @@ def histogram(
 
 
 def strip(share: float, label: str) -> Markup:
-    """Where a value stands among all: a line with quarters, and a mark at the share of documents below it."""
+    """The rank of a value among all: a line with quarters, and a mark at the share of documents below it."""
     drawn = [_shape("rect", "line", x=0, y=5, width=100, height=2)]
     drawn += [_shape("rect", "tick", x=at, y=3, width=0.6, height=6) for at in (25, 50, 75)]
     drawn += [_shape("rect", "mark", x=min(max(100 * share - 0.75, 0), 98.5), y=0, width=1.5, height=12)]
@@ -352,7 +352,7 @@ def _tick(value: float) -> str:
 
 
 def _shares(values: np.ndarray, edges: np.ndarray, logarithmic: bool) -> np.ndarray:
-    """Where values stand between the first and the last edge, in [0, 1]."""
+    """Where values are between the first and the last edge, in [0, 1]."""
     if logarithmic:
         values, edges = np.log(values), np.log(edges)
     return (values - edges[0]) / (edges[-1] - edges[0])

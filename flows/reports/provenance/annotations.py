@@ -1,4 +1,5 @@
-"""The annotation table: for each record of the sources what became of it, by the key of web indexes.
+"""The annotation table: whether each record of the sources was kept, or the rule that dropped it, by the key of web
+indexes.
 
 A row joins the index of Common Crawl by `surt` and `timestamp`, or by `digest`. A part has the records of one shard,
 which is all that is held.

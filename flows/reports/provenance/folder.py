@@ -9,10 +9,9 @@ from dataclasses import dataclass
 import orjson
 
 from gristmill.flows.reports.provenance.annotations import write_shard
-from gristmill.flows.reports.provenance.card import CARD, data_card
 from gristmill.flows.reports.provenance.figures import TOP_DOMAINS, answers, readable
 from gristmill.flows.reports.provenance.lineage import CROISSANT, croissant
-from gristmill.flows.reports.provenance.summary import DOMAINS, SUMMARY, training_summary
+from gristmill.flows.reports.provenance.papers import CARD, DOMAINS, SUMMARY, data_card, training_summary
 from gristmill.flows.reports.run import Run
 from gristmill.storage import files, layout
 from gristmill.storage.printable import redact_url

@@ -16,7 +16,7 @@ import pyarrow as pa
 from gristmill.flows.machine.runs import RecordedRun, runs_of
 from gristmill.flows.reports.provenance.annotations import ANNOTATIONS, FOLDER
 from gristmill.flows.reports.provenance.figures import Answer
-from gristmill.flows.reports.provenance.summary import DOMAINS
+from gristmill.flows.reports.provenance.papers import DOMAINS
 from gristmill.flows.reports.run import Run
 from gristmill.storage import layout
 from gristmill.storage.printable import redact_url

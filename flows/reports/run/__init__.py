@@ -13,8 +13,8 @@ from gristmill.flows.curation import BuiltStage, Outputs
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.reports import pages
-from gristmill.flows.reports.funnel import FunnelRow, funnel
-from gristmill.flows.reports.run import extraction, frames, rows
+from gristmill.flows.reports.funnel import FunnelRow, count_by_source, date_lines, funnel, total_counts
+from gristmill.flows.reports.run import frames, rows
 from gristmill.flows.reports.run.rows import Rows
 from gristmill.flows.reports.run.source_losses import SourceLoss, losses_by_step
 from gristmill.flows.stages.corpus import Corpus
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from gristmill.flows.reports.diff import difference as differences
-    from gristmill.flows.reports.diff import sides
+    from gristmill.flows.reports.diff import matching
     from gristmill.flows.reports.diff.difference import Difference
     from gristmill.flows.reports.lineage import Lineage
     from gristmill.flows.reports.run import hints as hints_report
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from gristmill.flows.stages.model import Trained
 else:
     differences = wrapt.lazy_import("gristmill.flows.reports.diff.difference")
-    sides = wrapt.lazy_import("gristmill.flows.reports.diff.sides")
+    matching = wrapt.lazy_import("gristmill.flows.reports.diff.matching")
     searches = wrapt.lazy_import("gristmill.flows.reports.search.opened")
     phrases = wrapt.lazy_import("gristmill.flows.reports.search.phrases")
     word_searches = wrapt.lazy_import("gristmill.flows.reports.search.words")
@@ -140,28 +140,28 @@ class Run:
     @cached_property
     def types(self) -> dict[str, int]:
         """How many records are of a type of which no text is read, `application/pdf`, the most frequent first."""
-        return extraction.total(self.corpus, "types")
+        return total_counts(self.corpus, "types")
 
     @cached_property
     def engines(self) -> dict[str, int]:
         """Documents by the engine of their text, most frequent first, if several were asked, or data were read."""
-        counts = extraction.total(self.corpus, "engines")
+        counts = total_counts(self.corpus, "engines")
         return counts if self.recipe.choosing or DATA in counts else {}
 
     @cached_property
     def relabeled(self) -> dict[str, int]:
         """Documents that were read in another encoding than they declare, `cp1252 as utf-8`, most frequent first."""
-        return extraction.total(self.corpus, "relabeled")
+        return total_counts(self.corpus, "relabeled")
 
     @cached_property
     def date_lines(self) -> list[str]:
         """Sentences on dates that cannot be read, and on steps that keep the newest where documents have none."""
-        return [*extraction.date_lines(self.recipe, self.corpus)]
+        return [*date_lines(self.recipe, self.corpus)]
 
     @cached_property
     def empty_files(self) -> list[str]:
         """The names of files that held no record, the first three of each source."""
-        return [name for names in extraction.by_source(self.corpus, "empty_files").values() for name in names]
+        return [name for names in count_by_source(self.corpus, "empty_files").values() for name in names]
 
     @property
     def lost_groups(self) -> list[dict[str, Any]]:
@@ -178,7 +178,7 @@ class Run:
 
     @property
     def funnel(self) -> "DataFrame":
-        """The funnel as a data frame; `tokens` are those behind a step, estimated from characters."""
+        """The funnel as a data frame; `tokens` are those after a step, estimated from characters."""
         return frames.funnel(self.steps, self.estimated_tokens)
 
     @property
@@ -194,7 +194,7 @@ class Run:
     @property
     def scores(self) -> Rows:
         """All documents that were extracted: `id`, `source`, whether it is `kept`, and the signals and scores of the
-        recipe's steps, null where a document was dropped ahead of the step.
+        recipe's steps, null where a document was dropped before the step.
 
         >>> run.scores.to_pandas(["kept", "gopher_quality_words"]).groupby("kept").max()
                gopher_quality_words
@@ -294,7 +294,7 @@ class Run:
     def whatif(self, changes: Mapping[str, Any]) -> "DataFrame":
         """The funnel under other thresholds, `{"step.setting": value}`, by the stored signals, beside the run's own.
 
-        `documents_out` is the run's; `whatif` is what it would have been, `<NA>` behind the changed step where other
+        `documents_out` is the run's; `whatif` is what it would have been, `<NA>` after the changed step where other
         documents would arrive at steps that look at all of them together. `rules`: of a changed step the documents that
         each rule drops, in the run and then. Raises ValueError for what is no threshold, NotFinishedError.
 
@@ -367,8 +367,8 @@ class Run:
         """
         return differences.between(self._side(), other._side())
 
-    def _side(self) -> "sides.Side":
-        return sides.side_of_corpus(self.recipe.name, self.corpus, self.data.tokens if self.data else None)
+    def _side(self) -> "matching.Side":
+        return matching.side_of_corpus(self.recipe.name, self.corpus, self.data.tokens if self.data else None)
 
     def export(self, to: str | Path, format: Literal["parquet", "jsonl"] = "parquet", where: str = "") -> str:
         """Write the curated documents as `gristmill export documents` does, and return the folder.
@@ -405,7 +405,7 @@ class Run:
 
     @property
     def characters_per_token(self) -> float | None:
-        """Of the documents behind the last row of the funnel: characters over this are an estimate of tokens."""
+        """Of the documents after the last row of the funnel: characters over this are an estimate of tokens."""
         characters = self.steps[-1].characters_out
         assert characters is not None, "the corpus has texts after its last step"
         return characters / self.tokens if self.tokens else None

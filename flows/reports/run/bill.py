@@ -13,7 +13,7 @@ import orjson
 
 from gristmill.flows.curation import processing
 from gristmill.flows.reports.run import Run
-from gristmill.flows.stages.language_model.asking import BILL
+from gristmill.flows.stages.language_model import BILL
 from gristmill.storage import checked_json, files
 from gristmill.tasks.engine.job_costs import REQUESTS_A_READ
 from gristmill.tasks.engine.make import StageResult

@@ -19,7 +19,7 @@ from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.recipe.steps import thresholds_of
 from gristmill.flows.reports import whatif as replaying
 from gristmill.flows.reports.funnel import FunnelRow, funnel
-from gristmill.flows.reports.run.decisions import arriving_documents, decisions_about, decisions_of, inputs_of
+from gristmill.flows.reports.whatif import arriving_documents, decisions_about, decisions_of, inputs_of
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.tasks.documents.decisions import decide
 from gristmill.tasks.documents.step import Bound, DocumentStep

@@ -103,7 +103,7 @@ class Rows:
     def to_datasets(self, columns: Sequence[str] | None = None) -> "Dataset":
         """The rows as a `datasets.Dataset` of Hugging Face, which copies them into its cache; it finds the copy again.
 
-        Raises ImportError, which names the remedy, where `datasets` is missing.
+        Raises ImportError with the fix, where `datasets` is missing.
 
         >>> run.documents.to_datasets(["id", "text"]).features
         {'id': Value('string'), 'text': Value('large_string')}

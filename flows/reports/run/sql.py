@@ -4,6 +4,7 @@ A query reads the home through `Rows`, by the columns that it needs, and can rea
 (`gristmill.tasks.documents.isolated_duckdb`). It cannot write.
 """
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,24 +14,30 @@ import orjson
 import pyarrow as pa
 import wrapt
 
+from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.columns import known_columns
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.reports.funnel import FunnelRow
-from gristmill.flows.reports.run import learned, rows
+from gristmill.flows.reports.run import rows
 from gristmill.flows.reports.run.rows import Rows
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.heldout import Data
+from gristmill.flows.stages.model import Trained, local_files
+from gristmill.samples.order import batch_number, schedule_of
+from gristmill.storage import checked_json, files, layout
 from gristmill.storage.schema import own_of
+from gristmill.storage.training_manifest import TrainingManifest
 from gristmill.tasks.documents.expressions import DERIVED, DERIVED_SQL
 from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.url.canonical import canonical_host, registered_domain
+from gristmill.training.config import TrainingConfig
+from gristmill.training.start import offset_of
+from gristmill.training.step.guard import EVENTS, read_events, windows_left_out
 
 if TYPE_CHECKING:
     import duckdb
     from duckdb import func as functions
 
-    from gristmill.flows.machine.settings import MachineSettings
-    from gristmill.flows.stages.model import Trained
     from gristmill.tasks.documents import isolated_duckdb
 else:
     duckdb = wrapt.lazy_import("duckdb")
@@ -63,8 +70,8 @@ def views(
     data: Data | None,
     stages: Sequence[StageResult],
     funnel: Sequence[FunnelRow],
-    trained: "Trained | None" = None,
-    settings: "MachineSettings | None" = None,
+    trained: Trained | None = None,
+    settings: MachineSettings | None = None,
 ) -> dict[str, View]:
     """The tables that a run has, by name. A run without near-duplicates has no `clusters`, one without token shards no
     `tokens`, one without a finished training no `training`. `stages`: those that the documents went through; `funnel`:
@@ -91,7 +98,7 @@ def views(
     if data is not None:
         made.append(View("tokens", "tokens of each document that training may see", rows.tokens(data)))
     if data is not None and trained is not None and settings is not None:
-        made.append(View("training", "what training read of each source", learned.rows(settings, data, trained)))
+        made.append(View("training", "what training read of each source", training_rows(settings, data, trained)))
     return {view.name: view for view in made}
 
 
@@ -264,3 +271,99 @@ _FUNNEL: Mapping[str, tuple[pa.DataType, Callable]] = {
 def _funnel(steps: Sequence[FunnelRow]) -> pa.Table:
     columns = {name: pa.array([value(row) for row in steps], type) for name, (type, value) in _FUNNEL.items()}
     return pa.table({"position": pa.array(range(1, len(steps) + 1), pa.int64()), **columns})
+
+
+_TRAINING = pa.schema(
+    [
+        pa.field("source", pa.string(), nullable=False, metadata={"what": "or the group of the mixture"}),
+        pa.field("tokens", pa.int64(), nullable=False, metadata={"what": "that the source has for training"}),
+        pa.field("share", pa.float64(), nullable=False, metadata={"what": "of what was read, in [0, 1]"}),
+        pa.field("samples", pa.int64(), nullable=False, metadata={"what": "sequences that the weights learned from"}),
+        pa.field("tokens_read", pa.int64(), nullable=False, metadata={"what": "tokens of these sequences"}),
+        pa.field("epochs", pa.float64(), nullable=False, metadata={"what": "how often the source was read"}),
+        pa.field("first_step", pa.int64(), metadata={"what": "first step, from 1, that read the source"}),
+        pa.field("last_step", pa.int64(), metadata={"what": "last step that read the source"}),
+    ]
+)
+
+
+def training_rows(settings: MachineSettings, data: Data, trained: Trained) -> Rows:
+    """A row for each source of the mixture."""
+
+    def read(_: int, names: Sequence[str]) -> Iterator[pa.Table]:
+        yield pa.Table.from_pylist(_read_by_source(settings, data, trained), _TRAINING).select(names)
+
+    path = files.join(data.mixture.folder, "mixture.json")
+    key = layout.digest_of(["training", data.mixture.contents, trained.model.contents])
+    return Rows(_TRAINING, (path,), read, key)
+
+
+def _read_by_source(settings: MachineSettings, data: Data, trained: Trained) -> list[dict[str, Any]]:
+    """The rows of `_TRAINING`, in the mixture's order: what the final weights learned from. It is not recorded, but
+    follows from shares, steps and the guard's events.
+
+    Batches that the guard left out do not count. For a branch that continues in the data of its trunk, what the trunk
+    read of them counts, too.
+    """
+    record = trained.model.manifest["record"]
+    training, seq_len = TrainingConfig.model_validate(record["training"]), record["model"]["seq_len"]
+    manifest = TrainingManifest.model_validate(checked_json.read(files.join(data.mixture.folder, "mixture.json")))
+    window = seq_len
+    if training.objective != "causal":
+        from gristmill.training.objectives import Objective  # here, since it imports torch
+
+        window = Objective(training, seq_len, manifest).tokens - 1
+    if manifest.row_length is None:
+        windows = [(source.tokens - 1) // window for source in manifest.sources]
+    else:
+        windows = [sum(entry.rows for entry in source.rows) for source in manifest.sources]
+    mean = [source.tokens / max(1, count) for source, count in zip(manifest.sources, windows, strict=True)]
+    schedule = schedule_of(manifest, seq_len, mean)
+    plan = training.batches(seq_len)
+    trunk = record.get("trunk")
+    offset = 0 if trunk is None else offset_of(plan, trunk["step"], trunk["samples"])
+    there = [name for name in (EVENTS,) if files.exists(files.join(trained.model.folder, name))]
+    left_out = windows_left_out(read_events(local_files(settings, trained.model, there) / EVENTS))
+
+    def drawn(batch: int) -> list[int]:
+        """Samples of each source in the batches before this one."""
+        return schedule.counts(max(0, plan.first(batch) - offset))
+
+    def learned(steps: int) -> list[int]:
+        """Samples of each source in the batches of the first steps."""
+        end = batch_number(steps - 1, left_out) + 1 if steps else 0
+        samples = drawn(end)
+        for first, stop in _merged(left_out, end):
+            samples = [n - (b - a) for n, a, b in zip(samples, drawn(first), drawn(stop), strict=True)]
+        return samples
+
+    table = []
+    counts = learned(training.steps)
+    for number, (source, samples, in_epoch) in enumerate(zip(manifest.sources, counts, windows, strict=True)):
+        first, last = (
+            bisect_left(range(training.steps + 1), least, key=lambda steps: learned(steps)[number]) if samples else None
+            for least in (1, samples)
+        )
+        table.append(
+            {
+                "source": source.name,
+                "tokens": source.tokens,
+                "share": samples / sum(counts) if samples else 0.0,
+                "samples": samples,
+                "tokens_read": samples * seq_len,
+                "epochs": samples / in_epoch if in_epoch else 0.0,
+                "first_step": first,
+                "last_step": last,
+            }
+        )
+    return table
+
+
+def _merged(windows: Sequence[tuple[int, int]], end: int) -> list[tuple[int, int]]:
+    """Ranges of batches before `end`, without overlaps."""
+    merged: list[tuple[int, int]] = []
+    for first, stop in sorted(windows):
+        first, stop = max(first, merged[-1][1] if merged else 0), min(stop, end)
+        if first < stop:
+            merged.append((first, stop))
+    return merged

@@ -1,7 +1,7 @@
 """The report page: what a recipe made of its documents, on one HTML page that needs no server and no network.
 
 It is in the home beside the stages, `<home>/reports/<recipe>-<key>.html`, by the key of the last stage that it shows.
-It holds texts of the crawl as they reached the rules that dropped them, ahead of later edits such as those of `pii`.
+It holds texts of the crawl as they reached the rules that dropped them, before later edits such as those of `pii`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,15 +21,21 @@ from gristmill.flows.reports.lineage import rows_of
 from gristmill.flows.reports.marking import beginning
 from gristmill.flows.reports.pages import Shown, share
 from gristmill.flows.reports.pages.charts import bar
-from gristmill.flows.reports.pages.classifier_plots import cross_fitted, curves, trained_classifier
 from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.reports.run import Run
 from gristmill.flows.reports.run.agreement import annotators_of_run
 from gristmill.flows.reports.run.bill import RunBill, bill
 from gristmill.flows.reports.run.source_losses import SourceLoss
 from gristmill.flows.reports.run_page import plots
-from gristmill.flows.reports.run_page.plots import Counts, count
-from gristmill.flows.reports.run_page.signals import Judged, judged
+from gristmill.flows.reports.run_page.plots import (
+    Counts,
+    Judged,
+    count,
+    cross_fitted,
+    curves,
+    judged,
+    trained_classifier,
+)
 from gristmill.flows.reports.tables import short
 from gristmill.flows.stages.removal import takedown_lists
 from gristmill.storage import parquet
@@ -63,7 +69,7 @@ def write(recipe: Any, settings: MachineSettings | None = None) -> str:
     """Write the page of a recipe's finished corpus, with training if that is finished, and return its path.
 
     The same stages give the same bytes. Reads every shard's ids, languages, lengths and the signals that rules decide
-    by, one shard at a time, and few texts. Raises NotFinishedError, which names the remedy.
+    by, one shard at a time, and few texts. Raises NotFinishedError with the fix.
     """
     return write_page(finished(recipe, settings))
 

@@ -1,6 +1,6 @@
 """The index of a finished recipe, and searches in all of its shards."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +12,7 @@ from gristmill.flows.curation import Outputs
 from gristmill.flows.machine.context import job_options, workers
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe
-from gristmill.flows.reports.lineage import rows_of
+from gristmill.flows.reports.lineage import ORIGIN, rows_of
 from gristmill.flows.reports.recorded import open_run
 from gristmill.flows.stages.indexes import SearchedTexts
 from gristmill.flows.stages.tokens import tokenizer_of
@@ -23,6 +23,7 @@ from gristmill.tasks.engine.code_version import code_version
 from gristmill.tasks.engine.executors import Executor, Threads
 from gristmill.tasks.engine.jobs import Code
 from gristmill.tasks.engine.make import NotFinishedError, StageResult
+from gristmill.tasks.engine.spec import StageSpec
 from gristmill.tasks.search import look_ups
 from gristmill.tasks.search.index import DROPPED, Pieces
 from gristmill.tasks.search.look_ups import IndexedShards, LookUp, Portion, SearchedShard
@@ -33,7 +34,6 @@ from gristmill.tasks.search.look_ups import IndexedShards, LookUp, Portion, Sear
 FEW = 20_000
 THREADS = min(32, (cpu_count() or 1) + 4)  # some more than cores, since a search waits for disks
 _PORTION = 64  # shards of a job: an index of a snapshot has 180,000 files
-_PLACE = ["id", "source", "url", "file", "offset", "length", "record_id"]
 
 R = TypeVar("R")
 
@@ -76,18 +76,24 @@ class PhraseIndex:
         splits, ranges = (True, False) if dropped else (True,), portions_of(self.shards)
         portions = [Portion(kept, one.start, one.stop) for kept in splits for one in ranges]
         search = LookUp(work, self.places, code_sent(workers, look_ups.__name__))
-        held: dict[int, R] = {}
-        done = 0
-        for number, result in workers.map(search, portions):
-            held[number] = result
-            while done in held:
-                yield portions[done].kept, held.pop(done)
-                done += 1
+        for portion, result in zip(portions, in_order(workers.map(search, portions)), strict=True):
+            yield portion.kept, result
 
     def records(self, number: int, documents: Sequence[str]) -> dict[str, dict[str, Any]]:
         """Where documents of a shard come from, by id."""
         part = layout.part(self.texts.documents.extracted.folder, number)
-        return {row["id"]: row for row in rows_of(part, documents, _PLACE)}
+        return {row["id"]: row for row in rows_of(part, documents, ORIGIN)}
+
+
+def in_order(results: Iterable[tuple[int, R]]) -> Iterator[R]:
+    """The results of jobs in the order of the jobs' numbers, which count from 0. Holds those that came too early."""
+    early: dict[int, R] = {}
+    following = 0
+    for number, result in results:
+        early[number] = result
+        while following in early:
+            yield early.pop(following)
+            following += 1
 
 
 def executor(settings: MachineSettings, here: bool) -> AbstractContextManager[Executor]:
@@ -110,10 +116,17 @@ def opened(recipe: Recipe, settings: MachineSettings | None = None) -> PhraseInd
     """The index of a recipe; None where it is not made yet, or is of another state of recipe, files and code. Makes
     nothing."""
     settings = settings or MachineSettings()
+    outputs, stage = index_stage(recipe, settings, lambda outputs: outputs.search_index_spec)
+    return None if stage is None else PhraseIndex(outputs.recipe, settings, outputs.searched, stage)
+
+
+def index_stage(
+    recipe: Recipe, settings: MachineSettings, spec: Callable[[Outputs], StageSpec]
+) -> tuple[Outputs, StageResult | None]:
+    """The recorded run of a recipe, and the stage of one of its indexes; None if it is not finished."""
     options.configure(job_options(settings))
     outputs = Outputs(*open_run(settings, recipe))
     try:
-        stage = outputs.context.find(outputs.search_index_spec)
+        return outputs, outputs.context.find(spec(outputs))
     except NotFinishedError:
-        return None
-    return None if stage is None else PhraseIndex(outputs.recipe, settings, outputs.searched, stage)
+        return outputs, None

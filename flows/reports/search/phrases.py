@@ -1,4 +1,8 @@
-"""Where a phrase is in a corpus: how often, in which documents, and what became of them."""
+"""Find phrases in a corpus: how often they occur, and in which kept and dropped documents.
+
+`find` looks up one phrase. `trace` finds the longest spans of a text that occur verbatim in a document, the rarest
+first, as OLMoTrace (arXiv 2504.07096) traces a model's output back to its training text. OLMoTrace ranks spans by the
+probability of their tokens; here they are ranked by the number of documents that contain them, which is exact."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -18,18 +22,19 @@ from gristmill.tasks.kernels.scan import scan
 from gristmill.tasks.search import look_ups
 from gristmill.tasks.search.look_ups import Hit, Tally
 
-# On either side of a phrase that is shown; a character that is cut there is left out.
+# Context shown on either side of a phrase; a character that is cut off there is left out.
 CONTEXT_TOKENS = 40
+MIN_SPAN_WORDS = 6
 
 
 @dataclass(frozen=True)
 class FoundDocument:
     """A document with a phrase.
 
-    `kept`: whether it is trained on; `step`, `rule`: what dropped it, empty where no ledger says; `times`: how often it
-    has the phrase; `shard`, `token`: the number of its shard, and there of the token with the phrase's first byte, None
-    where that is not known; `match`: the phrase's first place, and `before`, `after`: the text around; `record`: its
-    source, its URL and where its record is.
+    `kept`: whether it is trained on; `step`, `rule`: what dropped it, empty if no ledger has it; `times`: number of
+    occurrences of the phrase; `shard`, `token`: the number of its shard, and the position in the shard of the token
+    with the phrase's first byte, None if unknown; `match`: the first occurrence, and `before`, `after`: the text around
+    it; `record`: its source, its URL and the location of its record.
     """
 
     id: str
@@ -47,7 +52,7 @@ class FoundDocument:
 
 @dataclass(frozen=True)
 class Count:
-    """`times`: how often a phrase is there; `documents`: in how many of them."""
+    """`times`: occurrences of a phrase; `documents`: documents that contain it."""
 
     times: int = 0
     documents: int = 0
@@ -55,8 +60,8 @@ class Count:
 
 @dataclass(frozen=True)
 class PhraseMatches:
-    """`kept`: in what is trained on; `dropped`: in what was dropped, and `rules`: how many of these documents each
-    `step.rule` dropped; `documents`: those that are shown."""
+    """`kept`, `dropped`: counts in kept and in dropped documents; `rules`: how many of the dropped documents each
+    `step.rule` dropped; `documents`: the documents to show."""
 
     phrase: str
     kept: Count
@@ -66,13 +71,13 @@ class PhraseMatches:
 
     @property
     def sentence(self) -> str:
-        """How often the phrase is in what is kept and in what was dropped."""
+        """The counts in kept and in dropped documents."""
         kept, dropped = (f"{one.times:,} times in {one.documents:,} documents" for one in (self.kept, self.dropped))
         return f"{tables.short(self.phrase)!r}: {kept} in kept documents, {dropped} in dropped documents"
 
     @property
     def table(self) -> Table:
-        """A row for each document that is shown."""
+        """A row for each document to show."""
         rows = [(*_origin(one), one.times, f"{one.before}{one.match}{one.after}") for one in self.documents]
         return Table(("document", "status", "#times", "text"), rows)
 
@@ -81,48 +86,47 @@ class PhraseMatches:
 
 
 def _origin(document: FoundDocument) -> tuple[str, str]:
-    """The URL or the id of a document, and whether it is kept, or the rule that dropped it."""
+    """The URL or the id of a document, and "kept" or the rule that dropped it."""
     dropped = f"dropped by {document.step}.{document.rule}" if document.step else "dropped"
     return redact_user(document.record.get("url") or document.id), "kept" if document.kept else dropped
 
 
 def find(index: PhraseIndex, phrase: str, n: int = 5, dropped: bool = True) -> PhraseMatches:
-    """Every place of a phrase, byte for byte, within a document. `n`: how many documents are shown of what is kept and
-    of what was dropped, the first of the corpus; `dropped`: whether what was dropped is searched, too.
+    """Find every occurrence of a phrase, byte for byte, within documents. `n`: how many kept and how many dropped
+    documents to show, the first of the corpus; `dropped`: also search dropped documents.
 
-    Raises ValueError for an empty phrase. Holds twelve bytes a place of a shard.
+    Raises ValueError for an empty phrase. Holds twelve bytes for each occurrence in a shard.
     """
-    wanted = phrase.encode()
-    if not wanted:
+    data = phrase.encode()
+    if not data:
         raise ValueError("the phrase is empty: give some text")
     with index.workers(1) as workers:
-        tallies = tallied(index, workers, [wanted], n, dropped)
-    [found] = described(index, [wanted], tallies)
-    return found
+        tallies = phrase_tallies(index, workers, [data], n, dropped)
+    [matches] = phrase_matches(index, [data], tallies)
+    return matches
 
 
-def tallied(
+def phrase_tallies(
     index: PhraseIndex, workers: Executor, phrases: Sequence[bytes], n: int, dropped: bool
 ) -> list[tuple[Tally, Tally]]:
-    """Of each phrase what is found in what is trained on, and in what was dropped: with up to `n` documents of both.
-    All shards are opened once."""
-    found = [(Tally(), Tally()) for _ in phrases]
+    """Count each phrase in kept and in dropped documents, with up to `n` documents of both. Opens each shard once."""
+    both = [(Tally(), Tally()) for _ in phrases]
     for kept, tallies in index.each(workers, partial(look_ups.tallies, phrases=phrases, most=n), dropped):
-        for totals, tally in zip(found, tallies, strict=True):
+        for totals, tally in zip(both, tallies, strict=True):
             totals[not kept].add(tally, n)
-    return found
+    return both
 
 
-def described(
+def phrase_matches(
     index: PhraseIndex, phrases: Sequence[bytes], tallies: Sequence[tuple[Tally, Tally]]
 ) -> list[PhraseMatches]:
-    """What was found of each phrase, with the text around its first places, and where the documents come from. Reads of
-    each shard with one of them its documents' records once."""
+    """The matches of each phrase, with the context of its first occurrences and the records of their documents, which
+    are read once for each shard."""
     wanted: dict[int, list[str]] = defaultdict(list)
     for hit in (hit for both in tallies for tally in both for hit in tally.first):
         wanted[hit.shard].append(hit.row["id"])
     records = {(shard, name): row for shard, ids in wanted.items() for name, row in index.records(shard, ids).items()}
-    found = []
+    matches = []
     for phrase, both in zip(phrases, tallies, strict=True):
         kept, dropped = (Count(tally.times, tally.documents) for tally in both)
         rules = dict(sorted(both[1].rules.items(), key=lambda item: (-item[1], item[0])))
@@ -131,16 +135,16 @@ def described(
             for tally in both
             for hit in tally.first
         )
-        found.append(PhraseMatches(phrase.decode(), kept, dropped, rules, tuple(shown)))
-    return found
+        matches.append(PhraseMatches(phrase.decode(), kept, dropped, rules, tuple(shown)))
+    return matches
 
 
 def _shown(index: PhraseIndex, hit: Hit, phrase: bytes, record: dict[str, Any]) -> FoundDocument:
     row, token, shard = hit.row, hit.token, index.places.shard(hit.shard, hit.kept)
     begin, end = row["offset"], row["offset"] + row["length"]
     around = slice(max(begin, token - CONTEXT_TOKENS), min(end, token + len(phrase) + CONTEXT_TOKENS))
-    before, found, after = shard.index.pieces.text(shard.index.tokens[around]).partition(phrase)
-    assert found, "the first place in a document is the first in what surrounds it"
+    before, match, after = shard.index.pieces.text(shard.index.tokens[around]).partition(phrase)
+    assert match, "the context has the first occurrence in the document"
     return FoundDocument(
         row["id"],
         hit.kept,
@@ -150,24 +154,15 @@ def _shown(index: PhraseIndex, hit: Hit, phrase: bytes, record: dict[str, Any]) 
         hit.shard,
         token,
         before.decode(errors="ignore"),
-        found.decode(),
+        match.decode(),
         after[: 6 * CONTEXT_TOKENS].decode(errors="ignore"),
         record,
     )
 
 
-# The longest spans of a text that a corpus has word for word, each with its documents; the rarest first.
-#
-# As OLMoTrace (arXiv 2504.07096) leads a model's output back to its training text. There spans are ranked by the
-# probability of their tokens; here by the number of documents that have them, which is known exactly.
-
-
-LEAST_WORDS = 6
-
-
 @dataclass(frozen=True)
 class Span:
-    """`text[begin:end]`, code points, of so many words, and where it is."""
+    """`text[begin:end]`, in code points, with its number of words and its matches."""
 
     begin: int
     end: int
@@ -177,8 +172,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Trace:
-    """`spans`: those that are shown; `all`: how many there are; `covered`: the share of the words that are in one of
-    all."""
+    """`spans`: the spans to show; `all`: the number of all spans; `covered`: the share of words in any of these."""
 
     text: str
     words: int
@@ -188,12 +182,12 @@ class Trace:
 
     @property
     def sentence(self) -> str:
-        """How many spans there are, and how much of the text they cover."""
+        """The number of spans, and the share of the text that they cover."""
         return f"{self.all:,} spans, which cover {self.covered:.1%} of {self.words:,} words"
 
     @property
     def table(self) -> Table:
-        """A row for each span that is shown."""
+        """A row for each span to show."""
         rows = [(self.text[span.begin : span.end], span.words, span.found.kept.documents) for span in self.spans]
         return Table(("span", "#words", "#documents"), rows)
 
@@ -201,13 +195,12 @@ class Trace:
         return pages.notebook([self.sentence], [self.table])
 
 
-def trace(index: PhraseIndex, text: str, spans: int = 10, n: int = 3, words: int = LEAST_WORDS) -> Trace:
-    """Spans of at least `words` words that what is trained on has in one document, and that no longer such span of the
-    text contains. Words are those of the rules, of `gristmill.tasks.kernels.scan`; in scripts without spaces each
-    character is nearly one. `spans`: how many are shown; `n`: how many documents
-    of each.
+def trace(index: PhraseIndex, text: str, spans: int = 10, n: int = 3, words: int = MIN_SPAN_WORDS) -> Trace:
+    """Find the maximal spans of at least `words` words that occur in one kept document. Words are split as in the rules
+    (`gristmill.tasks.kernels.scan`); in scripts without spaces almost every character is a word. `spans`: how many
+    spans to show; `n`: how many documents to show for each.
 
-    Each shard is asked twice for every word. Raises ValueError for a text without words.
+    Makes two look-ups in each shard for every word. Raises ValueError for a text without words.
     """
     scanned = scan(pa.chunked_array([pa.array([text], pa.large_string())]))
     begins, ends = scanned.word_start.tolist(), scanned.word_stop.tolist()
@@ -218,24 +211,24 @@ def trace(index: PhraseIndex, text: str, spans: int = 10, n: int = 3, words: int
     reached, first_words = np.zeros(len(begins), np.int64), np.arange(len(begins))
     reach = partial(look_ups.reached, data=data, begins=begins, ends=ends)
     with index.workers(2 * len(begins)) as workers:
-        for _, found in index.each(workers, reach, dropped=False):
-            reached = np.maximum(reached, found)
+        for _, shard_reached in index.each(workers, reach, dropped=False):
+            reached = np.maximum(reached, shard_reached)
         before = np.append(-1, reached[:-1])
         whole = np.flatnonzero((reached > before) & (reached - first_words >= words)).tolist()
         phrases = [data[begins[first] : ends[reached[first] - 1]] for first in whole]
-        tallies = tallied(index, workers, phrases, n, dropped=False)
-    characters = np.cumsum([0, *((byte & 0xC0) != 0x80 for byte in data)])  # code points ahead of each byte
+        tallies = phrase_tallies(index, workers, phrases, n, dropped=False)
+    characters = np.cumsum([0, *((byte & 0xC0) != 0x80 for byte in data)])  # code points before each byte
     covered = np.zeros(len(begins), bool)
     for first in whole:
         covered[first : reached[first]] = True
     order = sorted(
         range(len(whole)),
-        key=lambda at: (tallies[at][0].documents, whole[at] - reached[whole[at]], whole[at]),
+        key=lambda i: (tallies[i][0].documents, whole[i] - reached[whole[i]], whole[i]),
     )[:spans]
-    shown = described(index, [phrases[at] for at in order], [tallies[at] for at in order])
-    made = []
-    for at, phrase in zip(order, shown, strict=True):
-        first, last = whole[at], int(reached[whole[at]])
+    shown = phrase_matches(index, [phrases[i] for i in order], [tallies[i] for i in order])
+    traced = []
+    for i, matches in zip(order, shown, strict=True):
+        first, last = whole[i], int(reached[whole[i]])
         begin, end = int(characters[begins[first]]), int(characters[ends[last - 1]])
-        made.append(Span(begin, end, last - first, phrase))
-    return Trace(text, len(begins), tuple(made), len(whole), float(covered.mean()))
+        traced.append(Span(begin, end, last - first, matches))
+    return Trace(text, len(begins), tuple(traced), len(whole), float(covered.mean()))

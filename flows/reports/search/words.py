@@ -5,19 +5,16 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
-from gristmill.flows.curation import Outputs
-from gristmill.flows.machine.context import job_options
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe
 from gristmill.flows.reports import pages
-from gristmill.flows.reports.lineage import rows_of
-from gristmill.flows.reports.recorded import open_run
-from gristmill.flows.reports.search.opened import code_sent, executor, portions_of
+from gristmill.flows.reports.lineage import ORIGIN, rows_of
+from gristmill.flows.reports.search.opened import code_sent, executor, index_stage, portions_of
 from gristmill.flows.reports.tables import Table, short
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.storage.printable import redact_user
-from gristmill.tasks.engine import extras, options
-from gristmill.tasks.engine.make import NotFinishedError, StageResult
+from gristmill.tasks.engine import extras
+from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.search import word_index
 from gristmill.tasks.search.word_index import Ranked, WordQuery, check_query, first
 
@@ -26,7 +23,6 @@ INDEX_PACKAGES = ("tantivy",)
 # to start.
 FEW = 500
 _CONTEXT = 200  # characters on either side of a word that is shown
-_PLACE = ["id", "source", "url", "title", "file", "offset", "length", "record_id", "text"]
 _WORD = re.compile(r"\w+")
 # What of a query is not looked for in texts: other fields, what must not be there, and what joins words.
 _ASIDE = re.compile(r'(?:(?<!\S)-|\b(?!text:)\w+:)(?:"[^"]*"|\S+)|\b(?:AND|OR|NOT)\b')
@@ -97,12 +93,7 @@ def opened_words(recipe: Recipe, settings: MachineSettings | None = None) -> Wor
     if extras.missing(INDEX_PACKAGES):
         return None
     settings = settings or MachineSettings()
-    options.configure(job_options(settings))
-    outputs = Outputs(*open_run(settings, recipe))
-    try:
-        stage = outputs.context.find(outputs.word_index_spec)
-    except NotFinishedError:
-        return None
+    outputs, stage = index_stage(recipe, settings, lambda outputs: outputs.word_index_spec)
     return None if stage is None else WordIndex(outputs.recipe, settings, outputs.corpus, stage)
 
 
@@ -130,7 +121,7 @@ def _described(words: WordIndex, best: list[Ranked], query: str) -> list[RankedD
     rows: dict[tuple[int, str], dict[str, Any]] = {}
     for (shard, kept), ids in wanted.items():
         part = (words.corpus.documents if kept else words.corpus.extracted).part(shard)
-        rows |= {(shard, row["id"]): row for row in rows_of(part, ids, _PLACE)}
+        rows |= {(shard, row["id"]): row for row in rows_of(part, ids, [*ORIGIN, "title", "text"])}
     known = sorted({re.escape(word) for word in _WORD.findall(_ASIDE.sub(" ", query))}, key=len, reverse=True)
     pattern = re.compile(rf"\b({'|'.join(known)})\b" if known else "(?!)", re.IGNORECASE)
     found = []

@@ -1,7 +1,7 @@
-"""Exact duplicates: whole documents, passages, long substrings.
+"""Exact duplicates: whole documents, and repeated passages, substrings and lines of hosts within documents.
 
-Of documents that share words (`content_duplicates`) or a URL (`url_duplicates`) one is kept. `passages` and
-`substring_spans` find what is repeated within documents; `substring_dedup` says what becomes of them.
+Of documents that share words (`content_duplicates`) or a URL (`url_duplicates`) one is kept. `passage_dedup`,
+`substring_dedup` and `host_lines` cut what is repeated within documents, or drop the documents.
 """
 
 from dataclasses import dataclass, replace
@@ -14,6 +14,7 @@ from gristmill.flows.stages.corpus import Corpus, CorpusPlaces, work_of_steps
 from gristmill.flows.stages.dedup.exchange import collected, merged, merged_away, remove_merged
 from gristmill.storage import files
 from gristmill.tasks.dedup import exact, passages, substring_cuts, substrings
+from gristmill.tasks.dedup import host_lines as host_line_jobs
 from gristmill.tasks.dedup.exact import DOCUMENT_BYTES, Exact, UrlDedup
 from gristmill.tasks.dedup.exchange import CollectedShards, KeyRanges, partitions_of, unless_merged
 from gristmill.tasks.dedup.substrings import SpanCutting, SpanSearch, SubstringDedup
@@ -27,14 +28,14 @@ from gristmill.tasks.url.step import Url
 
 
 class ExactDeduplication(Settings):
-    """`partitions`: as the settings have them, or by how many documents there are."""
+    """`partitions`: as in the settings, or by the number of documents."""
 
     settings: SerializeAsAny[Exact]
     partitions: int
 
 
 def url_duplicates(context: RunContext, recipe: Recipe, corpus: Corpus, step: UrlDedup) -> Corpus:
-    """One document of each URL, in the canonical form of the recipe's step `url` unless the step has its own."""
+    """The corpus with one document per URL, in the canonical form of the recipe's step `url` or of this step."""
     if step.canonical is None:
         canonical = next((other.canonical for other in recipe.steps if isinstance(other, Url)), Canonical())
         step = step.model_copy(update={"canonical": canonical})
@@ -87,24 +88,21 @@ class PassageDeduplication(Settings):
 
 
 def passage_dedup(context: RunContext, _: Recipe, corpus: Corpus, step: passages.Passages) -> Corpus:
-    """The corpus of the documents without repeated passages, in a stage with the step's name.
-
-    Signals that were measured before it stay those of the texts that it found.
-    """
+    """The corpus without repeated passages, in a stage with the step's name. Signals that were measured before are not
+    measured again."""
     spec = StageSpec(
         name=step.step,
         version=1,
-        body=_cut,
+        body=_cut_passages,
         record=PassageDeduplication(step=step),
         inputs=corpus.inputs(),
         places=corpus.places,
         work=work_of_steps((step,)),
     )
-    stage = context.build(spec)
-    return replace(corpus, documents=stage, kept=stage, stages=(*corpus.stages, stage))
+    return corpus.rewritten(context.build(spec))
 
 
-def _cut(phases: PhaseRunner, record: PassageDeduplication, places: CorpusPlaces) -> dict:
+def _cut_passages(phases: PhaseRunner, record: PassageDeduplication, places: CorpusPlaces) -> dict:
     """Cut passages that occurred earlier."""
     common, n_shards, n_hashed = {"step": record.step}, len(places.sources), len(places.applied)
     partitions = record.step.partitions or passages.partitions(characters(phases, places))
@@ -142,7 +140,7 @@ class SubstringDedupPlaces:
 
 
 def substring_dedup(context: RunContext, _: Recipe, corpus: Corpus, step: SubstringDedup) -> Corpus:
-    """The corpus without duplicated spans, or without the documents of which they are too large a part."""
+    """The corpus without duplicated spans, or without the documents that consist of them to a large part."""
     spans = substring_spans(context, corpus, step)
     shards = KeyRanges(spans.result["ranges"], len(corpus.sources), each=substrings.NODES)
     spec = StageSpec(
@@ -167,7 +165,7 @@ def _decide(phases: PhaseRunner, record: SpanCutting, places: SubstringDedupPlac
 
 
 def substring_spans(context: RunContext, corpus: Corpus, step: SubstringDedup) -> StageResult:
-    """The duplicated spans of the documents, by ranges of shards."""
+    """The stage with the duplicated spans of the documents, by ranges of shards."""
     spec = StageSpec(
         name="substring_spans",
         version=1,
@@ -216,4 +214,62 @@ def _find(phases: PhaseRunner, record: SpanSearch, places: CorpusPlaces) -> dict
         "runs": n_runs,
         "runs_compared": sum(counts["runs"] for counts in records.values()),
         "bytes_sorted": sum(counts["bytes"] for counts in records.values()),
+    }
+
+
+class HostLineCutting(Settings):
+    step: host_line_jobs.HostLines
+
+
+def host_lines(context: RunContext, _: Recipe, corpus: Corpus, step: host_line_jobs.HostLines) -> Corpus:
+    """The corpus without the lines that are on many pages of their host. Signals that were measured before are not
+    measured again."""
+    spec = StageSpec(
+        name=step.step,
+        version=1,
+        body=_cut_host_lines,
+        record=HostLineCutting(step=step),
+        inputs=corpus.inputs(),
+        places=corpus.places,
+        work=work_of_steps((step,)),
+    )
+    return corpus.rewritten(context.build(spec))
+
+
+def _cut_host_lines(phases: PhaseRunner, record: HostLineCutting, places: CorpusPlaces) -> dict:
+    """Cut lines that are on many pages of a host."""
+    step, n_shards, n_read = record.step, len(places.sources), len(places.applied)
+    partitions = step.partitions or passages.partitions(characters(phases, places))
+    keys = KeyRanges(partitions)
+    numbers = dict.fromkeys(range(partitions))
+
+    counting = {"ranges": unless_merged(n_read, keys)}
+    counted = phases.map("pages", host_line_jobs.count_pages, places.numbered(lambda i: counting), temporary=True)
+    pages = merged_away(phases, "pages-merge", host_line_jobs.pages_files(phases.folder, n_read), keys)
+    rows = sum(counts["hosts"] for counts in counted.values())
+    shards = KeyRanges(min(n_shards, partitions_of(rows, host_line_jobs.NEEDED_BYTES)), n_shards)
+    adding = {"ranges": keys, "counted": pages, "shards": unless_merged(partitions, shards), "step": step}
+    added = phases.map("hosts", host_line_jobs.add_pages, dict.fromkeys(numbers, adding), temporary=True)
+    needed = host_line_jobs.needed_files(phases.folder, partitions)
+    hosts = collected(phases, "hosts-of-shards", needed, shards, "shard")
+
+    hashing = {"step": step, "hosts": hosts, "ranges": unless_merged(n_read, keys)}
+    hashed = phases.map("hash", host_line_jobs.hash_lines, places.numbered(lambda i: hashing), temporary=True)
+    lines = merged_away(phases, "passages-merge", passages.passages_files(phases.folder, n_read), keys)
+    n_lines = sum(counts["passages"] for counts in hashed.values())
+    shards = KeyRanges(min(n_shards, partitions_of(n_lines, passages.REPEATED_BYTES)), n_shards)
+    finding = {"ranges": keys, "among": lines, "shards": unless_merged(partitions, shards)}
+    found = phases.map("find", host_line_jobs.find_lines, dict.fromkeys(numbers, finding), temporary=True)
+    repeated = passages.repeated_files(phases.folder, partitions)
+    cuts = collected(phases, "cuts", repeated, shards, "shard")
+
+    cutting = {"step": step, "cuts": cuts}
+    phases.map("cut", host_line_jobs.cut_lines, {i: places.shard(i) | cutting for i in places.shards()})
+    for folder in (pages.folder, needed.folder, hosts.folder, lines.folder, repeated.folder, cuts.folder):
+        files.remove(folder)
+    return {
+        "hosts": sum(counts["hosts"] for counts in added.values()),
+        "without_host": sum(counts["without_host"] for counts in counted.values()),
+        "lines": sum(counts["lines"] for counts in found.values()),
+        "repeated": sum(counts["repeated"] for counts in found.values()),
     }

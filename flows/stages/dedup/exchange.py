@@ -1,5 +1,5 @@
-"""Phases of an exchange (`gristmill.tasks.dedup.exchange`): what is read by many jobs is merged, or put together by
-shards, first. Their files go before the stage ends, but for those of `collected` that it keeps."""
+"""Phases of an exchange (`gristmill.tasks.dedup.exchange`): files that many jobs read are first merged, or collected by
+shards. They are removed before the stage ends, except the files of `collected` that it keeps."""
 
 from gristmill.storage import files
 from gristmill.tasks.dedup.exchange import CollectedShards, KeyRanges, SortedFiles, collect_shards, fan_ins, merge_files
@@ -22,13 +22,13 @@ def merged(phases: PhaseRunner, phase: str, source: SortedFiles, ranges: KeyRang
 
 
 def remove_merged(few: SortedFiles, source: SortedFiles) -> None:
-    """Remove what `merged` gave, if it is not the source itself."""
+    """Remove the result of `merged`, unless it is the source itself."""
     if few != source:
         files.remove(few.folder)
 
 
 def merged_away(phases: PhaseRunner, phase: str, source: SortedFiles, ranges: KeyRanges) -> SortedFiles:
-    """What `merged` gives, in the place of the source, which goes."""
+    """As `merged`, but removes the source."""
     few = merged(phases, phase, source, ranges)
     remove_merged(source, few)
     return few

@@ -1,8 +1,8 @@
 """`evaluation_documents`: the documents that recipes are compared on, of each source and of a clean text set.
 
-They are drawn from all documents as the recipes extract them, ahead of every filter, by ids and hosts alone: so they do
-not depend on the steps of any recipe that is compared, nor on the tokenizer or the model. `judge` says which sets there
-are, and which of them count.
+They are drawn from all documents as the recipes extract them, before every filter, using only ids and hosts. So they do
+not depend on the steps of a compared recipe, the tokenizer or the model. `judge` defines the sets and which of them
+count.
 """
 
 from collections import Counter

@@ -1,7 +1,7 @@
 """What recipes are judged by: the sources of all that are compared as they are extracted, and a clean text set.
 
-No recipe is at home: a source that several recipes read alike gives one set, whatever each of them calls it, and every
-other source gives a set of its own.
+No recipe has an advantage: a source that several recipes read in the same way gives one set, whatever its names, and
+each other source gives its own set.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -32,8 +32,8 @@ class SourceSet:
 
 
 def source_sets(recipes: Sequence[Recipe]) -> tuple[SourceSet, ...]:
-    """The sets of the sources of recipes, in their order. A set is called as its source is, with a number behind it
-    where another source has the name."""
+    """The sets of the sources of recipes, in order. A set has the name of its source, with a number if another source
+    has the same name."""
     sets: list[SourceSet] = []
     earlier: list[tuple] = []
     for index, recipe in enumerate(recipes):
@@ -50,7 +50,7 @@ def source_sets(recipes: Sequence[Recipe]) -> tuple[SourceSet, ...]:
 
 
 def renamed_sets(recipes: Mapping[str, Recipe]) -> Iterator[str]:
-    """What is to be said of sets that are not called as their sources are. `recipes`: by what they are called."""
+    """A sentence for each set that does not have the name of its source. `recipes`: by name."""
     names = [*recipes]
     for each in source_sets([*recipes.values()]):
         if each.name != each.source:
@@ -82,9 +82,9 @@ def set_names(recipes: Sequence[Recipe], clean: str | None) -> tuple[str, ...]:
 
 
 def judged_sets(names: Sequence[str], judge: Sequence[str], tasks: Sequence[str] = ()) -> tuple[str, ...]:
-    """The sets that count, of those with these names: those of `judge`, in which EXTRACTED stands for all sources; else
-    the clean text set. `tasks`: sets of right answers, which count if they are named. Raises ValueError for a set that
-    there is not, and where nothing says what counts."""
+    """The sets that count, out of these names: those in `judge`, where EXTRACTED means all sources, or else the clean
+    text set. `tasks`: sets of right answers, which count if they are named. Raises ValueError for an unknown set, and
+    if no set is chosen."""
     sources = [name for name in names if name != CLEAN]
     if not judge and CLEAN not in names:
         raise ValueError(without_judge(sources))
@@ -99,7 +99,7 @@ def judged_sets(names: Sequence[str], judge: Sequence[str], tasks: Sequence[str]
 
 
 def without_judge(sources: Sequence[str]) -> str:
-    """What is to be said where nothing says what counts."""
+    """The error if no set to judge by is chosen."""
     return (
         f"no evaluation set to judge by. Extracted documents of {', '.join(sources)} are available, but they contain "
         "what filters remove, such as menus and spam, so they favor recipes that keep it. Choose what counts: --judge "
@@ -115,9 +115,8 @@ def check_judges(
     judge: Sequence[str],
     tasks: Sequence[str] = (),
 ) -> tuple[str, ...]:
-    """The sets that count. Raises, ahead of all work, for a clean text set that cannot be read, for a set to judge by
-    that there is not, and where nothing says what counts: RecipeError, ValueError, FileNotFoundError. `tasks`:
-    see `judged_sets`."""
+    """The sets that count. Raises RecipeError, ValueError or FileNotFoundError before any work if the clean text set
+    cannot be read, a set to judge by does not exist, or no set is chosen. `tasks`: see `judged_sets`."""
     names = set_names(recipes, clean)
     if EXTRACTED in names:
         raise ValueError(f"a source is called {EXTRACTED}, which is reserved for all sources as extracted: rename it")

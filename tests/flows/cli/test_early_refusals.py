@@ -7,10 +7,9 @@ import pytest
 from typer.testing import CliRunner
 
 from gristmill.flows.cli.app import app
-from gristmill.flows.experiments.mixture_options import MixOptions
 from gristmill.flows.experiments.mixture_plan import planned_mixture
-from gristmill.flows.experiments.scaling.options import AgreementOptions, ScaleOptions
-from gristmill.flows.experiments.scaling.plans import checked_agreement, planned_grid
+from gristmill.flows.experiments.options import AgreementOptions, MixOptions, ScaleOptions
+from gristmill.flows.experiments.scaling.grid import checked_agreement, planned_grid
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
 

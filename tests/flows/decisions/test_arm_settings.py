@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from gristmill.flows.experiments.decisions import page
-from gristmill.flows.experiments.decisions.arm_costs import ArmCost, arm_cost, cost_sentence
 from gristmill.flows.experiments.decisions.arm_settings import (
     MIXTURE,
     MODEL,
@@ -20,8 +19,9 @@ from gristmill.flows.experiments.decisions.arm_settings import (
     proxy_values,
     step_unit,
 )
-from gristmill.flows.experiments.decisions.options import DecisionOptions
+from gristmill.flows.experiments.decisions.device import ArmCost, arm_cost, cost_sentence
 from gristmill.flows.experiments.decisions.plan import Arms, planned
+from gristmill.flows.experiments.options import DecisionOptions
 from gristmill.flows.recipe.proxy import load_proxy
 from gristmill.flows.recipe.recipe import Recipe, load
 from gristmill.flows.recipe.variants import variant

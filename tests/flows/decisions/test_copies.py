@@ -4,10 +4,10 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from gristmill.flows.experiments.decisions.ablate import met, seldom_met
+from gristmill.flows.experiments.decisions.ablate import duplicate_warnings, pairs_in_run
 from gristmill.flows.experiments.decisions.arm_data import ComparisonData
-from gristmill.flows.experiments.decisions.options import Candidates
 from gristmill.flows.experiments.decisions.plan import arms
+from gristmill.flows.experiments.options import Candidates
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.stages.dedup.near_duplicates import pairs_of_copies
 from tests.corpora import Texts, context, fresh
@@ -31,7 +31,7 @@ def test_as_many_pairs_meet_as_draws_of_documents_have():
     for _ in range(400):
         drawn = np.bincount(clusters[rng.random(len(clusters)) < share])
         found.append((drawn * (drawn - 1) // 2).sum())
-    assert abs(np.mean(found) - met(pairs, share)) < 4 * np.std(found) / 20
+    assert abs(np.mean(found) - pairs_in_run(pairs, share)) < 4 * np.std(found) / 20
 
 
 def test_recipes_that_keep_duplicates_and_seldom_meet_them_are_named():
@@ -40,7 +40,7 @@ def test_recipes_that_keep_duplicates_and_seldom_meet_them_are_named():
 
     def said(budget: int, pairs: int | None, half=None) -> list[str]:
         data = ComparisonData(stage("evaluation_documents", "e"), stage("tokenizer", "t"), of, budget, half)
-        return list(seldom_met(compared, data, pairs))
+        return list(duplicate_warnings(compared, data, pairs))
 
     warned = said(100_000, 500)
     assert [line.split(" keeps")[0] for line in warned] == ["warning: without minhash", "warning: raw"]

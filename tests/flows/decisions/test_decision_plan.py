@@ -8,8 +8,8 @@ import pytest
 from gristmill.flows.experiments.decisions.device import Device, known, measured, named, run_flops, time_of
 from gristmill.flows.experiments.decisions.expected import expected
 from gristmill.flows.experiments.decisions.noise import read_noise
-from gristmill.flows.experiments.decisions.options import DecisionOptions, OtherDevice
 from gristmill.flows.experiments.decisions.plan import Arms, cost, evaluated_tokens, planned, protocol_of
+from gristmill.flows.experiments.options import DecisionOptions, OtherDevice
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.proxy import PROXIES, load_proxy
 from gristmill.flows.recipe.recipe import load
@@ -166,10 +166,10 @@ def test_a_device_that_cannot_be_is_refused_with_a_remedy(given, sentence):
 def test_a_device_that_is_not_here_says_what_is_assumed(device, proxy, words):
     proxy = load_proxy(proxy)
     known = named(OtherDevice(device, 8), proxy)
-    assert all(word in known.said for word in words)
+    assert all(word in known.description for word in words)
     assert known.bound == (proxy.name == "3m") and known.start == 45
     given = named(OtherDevice(device, 8, 0.2), proxy)
-    assert "at 20% of" in given.said and given.flops == pytest.approx(0.2 * data_sheet_flops(device))
+    assert "at 20% of" in given.description and given.flops == pytest.approx(0.2 * data_sheet_flops(device))
 
 
 def test_a_run_takes_its_start_and_two_evaluations_beside_its_steps():

@@ -20,8 +20,7 @@ from gristmill.flows.machine.runs import released_models
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports.dependents.graph import graph_of
-from gristmill.flows.reports.dependents.marks import TAG, marked
-from gristmill.flows.reports.dependents.retractions import Staleness, retractions, stale
+from gristmill.flows.reports.dependents.retractions import TAG, Staleness, marked, retractions, stale
 from gristmill.flows.run.tracking import PARENT_TAG, TrackedExperiment
 from gristmill.storage import checked_json, files
 from gristmill.tasks.engine import remakes

@@ -18,9 +18,9 @@ from gristmill.flows.cli import app
 from gristmill.flows.curation import curate
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import load
+from gristmill.flows.reports.diff.columns import shares
 from gristmill.flows.reports.diff.difference import Difference, between, changed_characters, page, write
-from gristmill.flows.reports.diff.shares import shares
-from gristmill.flows.reports.diff.sides import side_of_corpus
+from gristmill.flows.reports.diff.matching import side_of_corpus
 from gristmill.flows.reports.diff.targets import diff, side_of
 from gristmill.flows.stages.corpus import Corpus
 from gristmill.flows.stages.signals import rules, signals

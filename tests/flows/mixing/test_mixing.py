@@ -7,8 +7,8 @@ from string import ascii_lowercase
 import pytest
 
 from gristmill.flows.experiments.decisions.arm_data import proxy_data
-from gristmill.flows.experiments.mixture_options import REGMIX_RUNS
 from gristmill.flows.experiments.mixtures import by_doremi, by_regmix, written
+from gristmill.flows.experiments.options import REGMIX_RUNS
 from gristmill.flows.recipe.proxy import load_proxy
 from gristmill.flows.recipe.recipe import load
 from tests.corpora import context

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gristmill.flows.experiments.mixture_options import Method, MixOptions
 from gristmill.flows.experiments.mixture_plan import check_options, kept_weights
 from gristmill.flows.experiments.mixtures import (
     Gain,
@@ -15,6 +14,7 @@ from gristmill.flows.experiments.mixtures import (
     run_noise,
     source_groups,
 )
+from gristmill.flows.experiments.options import Method, MixOptions
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.stats import regmix
 from gristmill.flows.stats.regmix import MIN_SHARE, Optimum, drawn, optimum

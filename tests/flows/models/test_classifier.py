@@ -19,7 +19,7 @@ from gristmill.flows.recipe import check
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.reports import audit
 from gristmill.flows.reports.audit import agreement
-from gristmill.flows.reports.pages.classifier_plots import curves, curves_file
+from gristmill.flows.reports.run_page.plots import curves, curves_file
 from gristmill.tasks.models import fasttext
 from gristmill.tasks.models.classifiers import (
     BINS,

@@ -10,11 +10,17 @@ from typer.testing import CliRunner
 
 from gristmill.flows.cli.app import COMMANDS, Listing
 from gristmill.flows.cli.options import with_options
-from gristmill.flows.experiments.decisions.options import DecisionOptions, OtherDevice
-from gristmill.flows.experiments.mixture_options import MixOptions
-from gristmill.flows.experiments.models.options import ImportRequest
-from gristmill.flows.experiments.planning.options import CrawlOptions, PlanOptions
-from gristmill.flows.experiments.scaling.options import AgreementOptions, ScaleOptions, TransferOptions
+from gristmill.flows.experiments.options import (
+    AgreementOptions,
+    CrawlOptions,
+    DecisionOptions,
+    ImportRequest,
+    MixOptions,
+    OtherDevice,
+    PlanOptions,
+    ScaleOptions,
+    TransferOptions,
+)
 from gristmill.flows.recipe.options import integers, option, spread
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gristmill.flows.experiments.decisions.options import Candidates
 from gristmill.flows.experiments.decisions.plan import arms
+from gristmill.flows.experiments.options import Candidates
 from gristmill.flows.recipe.errors import RecipeError
 from gristmill.flows.recipe.recipe import load
 from gristmill.flows.recipe.variants import difference, raw, unfiltered, variant, without

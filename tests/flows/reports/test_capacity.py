@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from gristmill.flows.experiments.options import CrawlOptions
 from gristmill.flows.experiments.planning.capacity import capacity, limiting_cores
-from gristmill.flows.experiments.planning.options import CrawlOptions
 from gristmill.flows.experiments.planning.phase_costs import (
     FEW,
     FIRST,

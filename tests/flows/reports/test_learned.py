@@ -10,7 +10,7 @@ import gristmill
 from gristmill.flows.explore.search.reading_order import write_reading_order
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.reports.provenance.figures import answers
-from gristmill.flows.reports.run import Run, learned
+from gristmill.flows.reports.run import Run, sql
 from gristmill.samples.order import Order, batch_number
 from gristmill.storage import parquet
 from gristmill.storage.training_manifest import load_training_manifest
@@ -35,7 +35,7 @@ def run(folder) -> Run:
 @pytest.mark.parametrize("windows", [[], [(0, 1)], [(1, 3)], [(0, 2), (3, 9)]])
 def test_steps_and_samples_of_a_source_are_those_of_its_batches(run, monkeypatch, windows):
     events = [Event(step=4, what="rollback", why="outlier", to=1, window=window) for window in windows]
-    monkeypatch.setattr(learned, "read_events", lambda path: events)
+    monkeypatch.setattr(sql, "read_events", lambda path: events)
     record = run.trained.model.manifest["record"]
     training, seq_len = TrainingConfig.model_validate(record["training"]), record["model"]["seq_len"]
     manifest = load_training_manifest(Path(run.data.mixture.folder) / "mixture.json")

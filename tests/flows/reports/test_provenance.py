@@ -18,11 +18,10 @@ from warcio.archiveiterator import ArchiveIterator
 import gristmill
 from gristmill.flows.cli import app
 from gristmill.flows.reports.funnel import funnel
-from gristmill.flows.reports.provenance import markdown
 from gristmill.flows.reports.provenance.annotations import timestamp
 from gristmill.flows.reports.provenance.folder import write_papers
-from gristmill.flows.reports.provenance.summary import size_range
-from gristmill.flows.reports.run import Run, learned
+from gristmill.flows.reports.provenance.papers import cell, command, size_range
+from gristmill.flows.reports.run import Run, sql
 from gristmill.samples.order import Order, batch_number
 from gristmill.storage.training_manifest import load_training_manifest
 from gristmill.training.config import TrainingConfig
@@ -85,8 +84,8 @@ def test_each_query_is_printed_beside_its_number(papers, figures):
     assert len(of_file) == 1 and printed - of_file == queries
     for figure in figures.values():
         if not isinstance(figure["value"], list):
-            value = markdown.cell(figure["value"])
-            row = f"| {value} | {figure['unit']} | `{markdown.command(figure['query'])}` |"
+            value = cell(figure["value"])
+            row = f"| {value} | {figure['unit']} | `{command(figure['query'])}` |"
             assert row in card or row in summary
 
 
@@ -139,7 +138,7 @@ def samples_by_step(run: Run, left_out: list[tuple[int, int]]) -> Counter:
 @pytest.mark.parametrize("windows", [[], [(3, 5)], [(0, 2), (1, 4), (9, 10)], [(11, 12)]])
 def test_what_training_read_is_counted_without_batches_that_were_left_out(run, monkeypatch, windows):
     events = [Event(step=12, what="rollback", why="outlier", to=1, window=window) for window in windows]
-    monkeypatch.setattr(learned, "read_events", lambda path: events)
+    monkeypatch.setattr(sql, "read_events", lambda path: events)
     rows = run.sql("select source, samples, tokens_read, epochs, tokens from training").fetchall()
     expected = samples_by_step(run, windows_left_out(events))
     assert {row[0]: row[1] for row in rows} == expected and sum(expected.values()) == 48
@@ -256,8 +255,8 @@ def test_timestamps_have_fourteen_digits_or_are_unknown(date, digits):
 
 
 def test_values_of_a_crawl_cannot_break_a_page():
-    assert markdown.cell("<script>\n| a") == "&lt;script&gt;\\n| a"
-    assert markdown.cell(None) == "unknown" and markdown.cell(1234567) == "1,234,567"
+    assert cell("<script>\n| a") == "&lt;script&gt;\\n| a"
+    assert cell(None) == "unknown" and cell(1234567) == "1,234,567"
 
 
 def test_the_command_writes_and_prints(undisturbed, recipe, papers, tmp_path, monkeypatch):

@@ -20,7 +20,7 @@ from gristmill.flows.reports import pages as kit
 from gristmill.flows.reports import run_page
 from gristmill.flows.reports.run import Run
 from gristmill.flows.reports.run_page import plots
-from gristmill.flows.reports.run_page.signals import Judged, judged
+from gristmill.flows.reports.run_page.plots import Judged, judged
 from gristmill.flows.stages.learned_filters import filter_cut
 from gristmill.flows.stages.signals import rules, signals
 from gristmill.storage import layout, parquet

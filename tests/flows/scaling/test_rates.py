@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from gristmill.flows.experiments.scaling.grid import grid
-from gristmill.flows.experiments.scaling.transfer import FACTORS, rate_sweep, swept_cells
+from gristmill.flows.experiments.scaling.grid import FACTORS, grid, rate_sweep, swept_cells
 from gristmill.flows.recipe.proxy import load_proxy
 
 RATES = [0.01 * factor for factor in FACTORS]

@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 
+from gristmill.flows.experiments.options import number, numbers
 from gristmill.flows.experiments.scaling.grid import (
     cell,
     forecast_cell,
     grid,
-    number,
-    numbers,
     plan,
     scaled_from,
     scaled_model,

@@ -23,7 +23,7 @@ from gristmill.flows.curation import Outputs, curate
 from gristmill.flows.explore.browse.opened import open_recipe
 from gristmill.flows.explore.browse.pages import Pages
 from gristmill.flows.explore.search.batches import batch_of
-from gristmill.flows.explore.search.expressions import find_expression
+from gristmill.flows.explore.search.indexes import find_expression
 from gristmill.flows.explore.search.readings import first_step
 from gristmill.flows.machine.settings import MachineSettings
 from gristmill.flows.recipe.recipe import Recipe, load

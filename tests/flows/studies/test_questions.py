@@ -7,10 +7,9 @@ from lxml import html
 
 from gristmill.flows.cli.scaling import QuestionName
 from gristmill.flows.experiments.decisions.arm_settings import arm_settings
-from gristmill.flows.experiments.studies import page
-from gristmill.flows.experiments.studies.options import StudyOptions
-from gristmill.flows.experiments.studies.questions import QUESTIONS, RESUME
-from gristmill.flows.experiments.studies.report import ArmResult, StudyReport
+from gristmill.flows.experiments.options import StudyOptions
+from gristmill.flows.experiments.studies.report import ArmResult, StudyReport, effect_plot, study_page
+from gristmill.flows.experiments.studies.study import QUESTIONS, RESUME
 from gristmill.flows.recipe import variants
 from gristmill.flows.recipe.proxy import load_proxy
 from gristmill.flows.recipe.recipe import load
@@ -90,10 +89,10 @@ def test_the_sentence_has_every_arm_with_its_interval():
 
 
 def test_the_page_has_a_plot_and_escapes_names():
-    shown = page.page(REPORT)
+    shown = study_page(REPORT)
     assert "<svg" in shown and "<16>" not in shown and "batch &lt;16&gt;" in shown
     text = " ".join(html.fromstring(shown).text_content().split())
     assert "is worse than batch 4 by 0.0110" in text and "failed" in text
     resumed = StudyReport("1", "web", "resume", "Equal?", "", (ArmResult("whole"), ArmResult("again", outcome="equal")))
-    assert page.plot(resumed) is None and "again: equal" in resumed.sentence
+    assert effect_plot(resumed) is None and "again: equal" in resumed.sentence
     assert REPORT.as_json()["critical_batch"]["value"] == 9.0

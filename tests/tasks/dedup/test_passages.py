@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gristmill.flows.stages.corpus import CorpusPlaces
-from gristmill.flows.stages.dedup.exact_duplicates import PassageDeduplication, _cut
+from gristmill.flows.stages.dedup.exact_duplicates import PassageDeduplication, _cut_passages
 from gristmill.storage import layout, parquet
 from gristmill.storage.schema import DOCUMENTS, SELECTION
 from gristmill.tasks.dedup.passages import LineDedup, ParagraphDedup, SentenceDedup
@@ -159,7 +159,7 @@ def run(folder: str, documents: list[tuple[str, str]], n_shards: int, step, else
         given.append(paths)
     documents, kept = (tuple(paths[name] for paths in given) for name in ("documents", "kept"))
     phases = Direct(folder)
-    _cut(phases, PassageDeduplication(step=step), CorpusPlaces(Names((("s", n_shards),)), documents, kept, ()))
+    _cut_passages(phases, PassageDeduplication(step=step), CorpusPlaces(Names((("s", n_shards),)), documents, kept, ()))
     records = list(phases.records["cut"].values())
     check_balance(folder, records)
     left = {}

@@ -144,7 +144,6 @@ def test_transport_and_engine_are_in_no_version():
         "gristmill.flows",
         "gristmill.flows.stages",
         "gristmill.flows.stages.evaluation",
-        "gristmill.flows.stages.language_model",
     }
     assert "gristmill.flows.stages.corpus" in read and "gristmill.flows.pipeline" not in read
 

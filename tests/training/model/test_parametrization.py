@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from pydantic import ValidationError
 
-from gristmill.flows.experiments.scaling.options import TransferOptions
+from gristmill.flows.experiments.options import TransferOptions
 from gristmill.flows.experiments.scaling.transfer import coordinates
 from gristmill.storage.training_manifest import load_training_manifest
 from gristmill.training.config import Parametrization, TrainingConfig

@@ -1,1 +1,0 @@
-"""Stages that ask a language model."""
