@@ -5,7 +5,7 @@ import json
 
 from gristmill.flows.curation import curate
 from gristmill.flows.recipe.recipe import load
-from gristmill.flows.reports.run.extraction import damage_lines
+from gristmill.flows.reports.funnel import damage_lines
 from tests.corpora import context
 
 
