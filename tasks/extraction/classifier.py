@@ -18,7 +18,7 @@ from safetensors.numpy import load_file
 
 from gristmill.storage import files
 from gristmill.tasks.extraction.blocks import scan
-from gristmill.tasks.extraction.description import Described, describe, elements_apart, next_container
+from gristmill.tasks.extraction.description import Described, describe, elements_apart
 from gristmill.tasks.extraction.features import FEATURES, LEVELS, features, log_count
 from gristmill.tasks.extraction.meanings import same_blocks, with_meanings
 from gristmill.tasks.extraction.rendering.completed import completed
@@ -208,6 +208,7 @@ def second(
             before += (text.words[k] + 1.0) * likely[k]
             if likely[k] > 0.5:
                 last = k
+    apart = elements_apart(nodes.parent, described.first, described.last, heaviest)
     following = begin
     for k in range(begin, end):
         row = out[k - begin]
@@ -229,7 +230,7 @@ def second(
         for _ in range(LEVELS):
             row[f] = by_node[up, 1] / max(1.0, by_node[up, 0])
             f += 1
-            up = next_container(nodes, described, up)
+            up = described.container[up]
         group, shape = by_path[described.path[k]], by_shape[described.shape[k]]
         row[f] = group[1] / group[0]
         row[f + 1] = shape[1] / shape[0]
@@ -247,7 +248,7 @@ def second(
         row[f + 3] = 0 if span_begin <= k < span_end else (k - span_begin if k < span_begin else k - span_end + 1)
         row[f + 4] = (span_end - span_begin) / n
         row[f + 5] = described.first[heaviest] <= k <= described.last[heaviest]
-        row[f + 6] = elements_apart(nodes, described, np.int64(blocks.node[k]), heaviest)
+        row[f + 6] = apart[blocks.node[k]]
         row[f + 7] = by_node[heaviest, 1] / sure
         before += own
         if likely[k] > 0.5:
@@ -276,31 +277,33 @@ class Choice(NamedTuple):
     kept: np.ndarray
 
 
-def choose(page: str, batch: int = 4096) -> Choice:
+def choose(page: str | bytes, batch: int = 4096) -> Choice:
     """Scan a page and classify its blocks, twice: first alone, then with the others' probabilities.
 
     Where elements mean what their names do not say (`with_meanings`), blocks that are the same in the page as it is
     have their probabilities there, as the classifier has learned them.
 
-    `batch`: rows of features that are held at once, about 250 features of 4 bytes each.
+    `page`: may be in UTF-8. `batch`: rows of features that are held at once, about 250 features of 4 bytes each.
     """
-    source = page.encode("utf-8", "replace")
-    scanned, likely, words = _classified(source, batch)
+    source = page if isinstance(page, bytes) else page.encode("utf-8", "replace")
+    scanned, likely, words = _classified(np.frombuffer(source, np.uint8), *_forests(), batch)
     if rewritten := with_meanings(source, scanned):
         plain, as_it_is = scanned, likely
-        scanned, likely, words = _classified(rewritten, batch)
+        scanned, likely, words = _classified(np.frombuffer(rewritten, np.uint8), *_forests(), batch)
         same, of_plain = same_blocks(scanned, plain)
         likely[same] = as_it_is[of_plain]
         source = rewritten
     return Choice(source, scanned, likely, words, best_f1(likely, words))
 
 
-def _classified(source: bytes, batch: int) -> tuple[Page, np.ndarray, np.ndarray]:
-    """(the scan of a page, the probability of each block, its number of words)."""
-    data = np.frombuffer(source, np.uint8)
+@nb.njit(nogil=True, cache=True)
+def _classified(data, one, two, batch):
+    """(the scan of a page, the probability of each block, its number of words).
+
+    All in one kernel: to pass a page from Python to a kernel takes as long as to scan a small one.
+    """
     scanned = scan(data)
     described = describe(data, scanned)
-    one, two = _forests()
     n = len(scanned.blocks.begin)
     first, likely = np.empty(n, np.float32), np.empty(n, np.float32)
     columns = np.empty((len(SECOND), 0), np.float32)
@@ -320,25 +323,32 @@ def _classified(source: bytes, batch: int) -> tuple[Page, np.ndarray, np.ndarray
     return scanned, likely, described.text.words
 
 
+@nb.njit(nogil=True, cache=True)
 def best_f1(likely: np.ndarray, words: np.ndarray) -> np.ndarray:
     """The blocks (bool) that maximize the expected F1 of their words.
 
     With words w and probabilities p the F1 of a choice S is taken as 2 * sum_S(pw) / (sum_S(w) + sum(pw)); the best
     choice is the blocks above some probability (Lewis 1995), which is found by trying them all.
     """
-    kept = np.zeros(len(likely), bool)
-    order = np.argsort(-likely, kind="stable")
-    gain = np.cumsum((likely * words)[order], dtype=np.float64)
-    if not len(gain) or gain[-1] <= 0:
-        return kept
-    f1 = 2 * gain / (np.cumsum(words[order], dtype=np.float64) + gain[-1])
-    best = int(np.argmax(f1))
-    kept[order[: best + 1]] = True
+    kept = np.zeros(len(likely), np.bool_)
+    order = np.argsort(-likely, kind="mergesort")
+    total = 0.0
+    for k in order:
+        total += likely[k] * words[k]
+    gain = size = best = 0.0
+    most = 0  # blocks of the best choice
+    for i in range(len(order) if total > 0 else 0):
+        gain += likely[order[i]] * words[order[i]]
+        size += words[order[i]]
+        if 2 * gain / (size + total) > best:
+            best = 2 * gain / (size + total)
+            most = i + 1
+    kept[order[:most]] = True
     return kept
 
 
-def main_text(page: str, markdown: bool = False) -> str:
-    """The text of the blocks that are best kept, plain or as Markdown."""
+def main_text(page: str | bytes, markdown: bool = False) -> str:
+    """The text of the blocks that are best kept, plain or as Markdown. `page`: may be in UTF-8."""
     choice = choose(page)
     source = Source(choice.data, choice.page)
     together = units(source)

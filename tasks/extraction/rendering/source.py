@@ -6,10 +6,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 from functools import cached_property
 
-import numpy as np
-
 from gristmill.tasks.extraction.vocabulary import COMMENT, CUSTOM, ENDS, OTHER, E, Page
-from gristmill.tasks.kernels.phrases import contains
+from gristmill.tasks.kernels.phrases import places
 
 _NAME = re.compile(rb"</?([^\s/>]*)")
 _ATTRIBUTE = rb"""(?i)(?<=[\s"'/])%s\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))"""
@@ -91,7 +89,7 @@ class Source:
 
     def has(self, word: bytes) -> bool:
         """Whether a word stands anywhere in the page."""
-        return contains(np.frombuffer(self.data, np.uint8), np.frombuffer(word, np.uint8))
+        return bool(places(self.data, word))
 
     def tag(self, number: int) -> bytes:
         return self.data[self.begin[number] : self.end[number]]
