@@ -331,7 +331,10 @@ def best_f1(likely: np.ndarray, words: np.ndarray) -> np.ndarray:
     choice is the blocks above some probability (Lewis 1995), which is found by trying them all.
     """
     kept = np.zeros(len(likely), np.bool_)
-    order = np.argsort(-likely, kind="mergesort")
+    negative = np.empty_like(likely)
+    for k in range(len(likely)):
+        negative[k] = -likely[k]
+    order = np.argsort(negative, kind="mergesort")
     total = 0.0
     for k in order:
         total += likely[k] * words[k]
@@ -343,7 +346,8 @@ def best_f1(likely: np.ndarray, words: np.ndarray) -> np.ndarray:
         if 2 * gain / (size + total) > best:
             best = 2 * gain / (size + total)
             most = i + 1
-    kept[order[:most]] = True
+    for k in order[:most]:
+        kept[k] = True
     return kept
 
 

@@ -199,7 +199,7 @@ class Described(NamedTuple):
 
 
 @nb.njit(nogil=True, cache=True)
-def _groups(keys):
+def groups(keys):
     """The number of each key's group, in order of first appearance."""
     size = 16
     while size < 2 * len(keys):
@@ -317,14 +317,16 @@ def describe(data: np.ndarray, page: Page) -> Described:
             scored = node
         if weights[node] >= weights[heaviest]:
             heaviest = node  # the innermost of those that weigh the same
-    path, shape = _groups(paths), _groups(shapes)
-    copies_of = _groups(hashes)
+    path, shape = groups(paths), groups(shapes)
+    copies_of = groups(hashes)
     copies = _totals(copies_of, text.chars, linked)
     times = np.empty(n, np.float32)
     for k in range(n):
         times[k] = copies[copies_of[k], 0]
     totals = (_totals(path, text.chars, linked), _totals(shape, text.chars, linked))
-    return Described(text, cues, hashes, long, path, shape, times, first, last, sums, container, scored, heaviest, totals)
+    return Described(
+        text, cues, hashes, long, path, shape, times, first, last, sums, container, scored, heaviest, totals
+    )
 
 
 @nb.njit(nogil=True, cache=True)

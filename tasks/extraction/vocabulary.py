@@ -189,8 +189,9 @@ SYMBOLS = _symbols()
 def automaton(groups: tuple[tuple[str, str], ...], spaced: bool) -> tuple[np.ndarray, np.ndarray]:
     """The automaton that finds all words of the groups in one pass (Aho and Corasick 1975).
 
-    next state: int16, shape (states, 32), a letter a to z, EDGE, and what fills a power of two; groups: uint64 of each state, bit i for group
-    i. With `spaced` a group's patterns may hold spaces: they are cut at ` ^` only, and a space is an edge.
+    next state: int16, shape (states, 32), a letter a to z or EDGE each, of which 27 are used; groups: uint64 of each
+    state, bit i for group i. With `spaced` a group's patterns may hold spaces: they are cut at ` ^` only, and a space
+    is an edge.
     """
     steps: list[dict[int, int]] = [{}]
     group_bits = [0]

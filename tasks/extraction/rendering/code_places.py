@@ -185,9 +185,11 @@ def _styled(source: Source) -> Iterator[int]:
 def broken(source: Source) -> Iterator[tuple[int, int]]:
     """The tags of `code` elements with line breaks in them, and nothing that is not inline."""
     elements = source.page.tags.element
-    begins, ends = np.flatnonzero(elements == _CODE), np.flatnonzero(elements == ENDS - _CODE)
-    lines = np.flatnonzero(elements == _BR)
-    if not len(begins) or not len(ends) or not len(lines):
+    begins = np.flatnonzero(elements == _CODE)
+    if not len(begins):
+        return
+    ends, lines = np.flatnonzero(elements == ENDS - _CODE), np.flatnonzero(elements == _BR)
+    if not len(ends) or not len(lines):
         return
     place = np.searchsorted(ends, begins)
     next_ends = ends[np.minimum(place, len(ends) - 1)]

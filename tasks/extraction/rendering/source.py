@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 from functools import cached_property
 
+import numpy as np
+
 from gristmill.tasks.extraction.vocabulary import COMMENT, CUSTOM, ENDS, OTHER, E, Page
 from gristmill.tasks.kernels.phrases import places
 
@@ -57,12 +59,12 @@ class Source:
 
     @cached_property
     def begin(self) -> list[int]:
-        return [*self.page.tags.begin.tolist(), len(self.data)]
+        return np.append(self.page.tags.begin, len(self.data)).tolist()
 
     @cached_property
     def end(self) -> list[int]:
         # the last is that of tag -1, behind which the page begins
-        return [*self.page.tags.end.tolist(), 0]
+        return np.append(self.page.tags.end, 0).tolist()
 
     @cached_property
     def element(self) -> list[int]:
