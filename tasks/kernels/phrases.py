@@ -13,7 +13,7 @@ from gristmill.tasks.kernels.buffers import block, byte, trailing_zeros
 from gristmill.tasks.kernels.compiled import nb
 
 # Bytes that are looked at together, before what may be the word in them is looked at one by one.
-_TOGETHER = 512
+_TOGETHER = 256
 _AS_IT_IS, _ANY_CASE = np.uint8(0), np.uint8(32)
 _ONES, _HIGH = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
 
@@ -33,13 +33,13 @@ def _array(word: bytes) -> np.ndarray:
 def _places(data, word, fold):
     """The places (int64) at which each byte, with the bits of `fold`, is that of the word.
 
-    First three of its bytes are looked for, at many places at once, which a processor does without a branch; where
+    First four of its bytes are looked for, at many places at once, which a processor does without a branch; where
     they are found, at eight places at once.
     """
     size = len(word)
-    p, end = size // 2, size - 1
-    a, b, c = word[0], word[p], word[end]
-    eight_a, eight_b, eight_c, folds = a * _ONES, b * _ONES, c * _ONES, fold * _ONES
+    p, q, end = size // 3, 2 * size // 3, size - 1
+    a, b, c, d = word[0], word[p], word[q], word[end]
+    eight_a, eight_b, eight_d, folds = a * _ONES, b * _ONES, d * _ONES, fold * _ONES
     out = np.empty(16, np.int64)
     count = 0
     last = len(data) - end
@@ -49,13 +49,13 @@ def _places(data, word, fold):
         if not found:
             for k in range(_TOGETHER):
                 i = begin + k
-                outer = ((byte(data, i) | fold) == a) & ((byte(data, i + end) | fold) == c)
-                found |= outer & ((byte(data, i + p) | fold) == b)
+                outer = ((byte(data, i) | fold) == a) & ((byte(data, i + end) | fold) == d)
+                found |= outer & ((byte(data, i + p) | fold) == b) & ((byte(data, i + q) | fold) == c)
         i = begin if found else stop
         while i < stop:
             if i + 8 + end <= len(data):
                 other = (block(data, i) | folds) ^ eight_a | (block(data, i + p) | folds) ^ eight_b
-                other |= (block(data, i + end) | folds) ^ eight_c
+                other |= (block(data, i + end) | folds) ^ eight_d
                 equal = ~(((other & ~_HIGH) + ~_HIGH) | other) & _HIGH
                 i += trailing_zeros(equal) >> 3
                 if not equal or i >= stop:

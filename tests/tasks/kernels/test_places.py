@@ -17,7 +17,7 @@ def test_as_python_says(data, word):
 
 def test_at_every_place_around_the_end_of_a_piece():
     filler = b"abcabdabe" * 1000
-    for at in (0, *range(500, 530), len(filler)):
+    for at in (0, *range(240, 270), len(filler)):
         assert places(filler[:at] + b"needle" + filler[at:], b"needle") == [at]
         assert not places(filler[:at] + b"nee_le" + filler[at:], b"needle")
     assert places(filler, b"abe") == [*range(6, len(filler), 9)]
