@@ -62,7 +62,7 @@ _NAMES = {
     b"table": (*_PLAIN_NAMES, b"ul", b"ol"),
 }
 _LONGEST_TAG = 2000
-_AFTER_LINE = re.compile(rb"""[\s"'>]""")
+_AFTER_LINE = frozenset((b" ", b"\t", b"\n", b"\r", b"\f", b"\v", b'"', b"'", b">"))
 _BEFORE_LINE = re.compile(rb"""(?:[\s"'=]|(?:verse|poem|poetry)[_-]?)\Z""")
 _LINES = re.compile(r"(?i)(?:^|\s)(?:(?:verse|poem|poetry)[_-]?)?line(?:\s|$)")
 _OF_CODE = re.compile(r"(?i)code|highlight|hljs|shiki|editor|terminal|cm-|view-line")
@@ -141,7 +141,7 @@ def _has_lines(data: bytes) -> bool:
     """Whether two elements have a class for a line."""
     found = 0
     for begin in places(data, b"line"):
-        if _AFTER_LINE.match(data, begin + 4) and _BEFORE_LINE.search(data, max(0, begin - 7), begin):
+        if data[begin + 4 : begin + 5] in _AFTER_LINE and _BEFORE_LINE.search(data, max(0, begin - 7), begin):
             tag = data.rfind(b"<", max(0, begin - _LONGEST_TAG), begin)
             found += b"class" in data[tag:begin] if tag >= 0 else 0
             if found == 2:

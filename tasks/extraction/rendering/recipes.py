@@ -31,7 +31,7 @@ _FEW = 0.1
 _ALIKE = 0.9
 _BINS = 64
 _NO_LETTERS = re.compile(r"[\W_]+")
-_NO_LETTERS_OF_ASCII = {code: None for code in range(128) if not chr(code).isalnum()}
+_NO_LETTERS_OF_ASCII = bytes(code for code in range(128) if not chr(code).isalnum())
 # Blocks of the page times letters of a part: a page with more is an index, or made to be slow.
 _MAX_WORK = 50_000_000
 
@@ -138,7 +138,7 @@ def _lines(source: Source, together: Units) -> list[_Line]:
 def _letters(text: str) -> str:
     """Letters and digits, in lower case; fractions as their digits."""
     if text.isascii():
-        return text.lower().translate(_NO_LETTERS_OF_ASCII)
+        return text.lower().encode().translate(None, _NO_LETTERS_OF_ASCII).decode()
     return _NO_LETTERS.sub("", unicodedata.normalize("NFKC", text).casefold())
 
 

@@ -58,13 +58,13 @@ class Source:
         self.data, self.page, self.hidden = data, page, hidden or {}
 
     @cached_property
-    def begin(self) -> list[int]:
-        return np.append(self.page.tags.begin, len(self.data)).tolist()
+    def begin(self) -> memoryview:
+        return np.append(self.page.tags.begin, len(self.data)).data
 
     @cached_property
-    def end(self) -> list[int]:
+    def end(self) -> memoryview:
         # the last is that of tag -1, behind which the page begins
-        return np.append(self.page.tags.end, 0).tolist()
+        return np.append(self.page.tags.end, 0).data
 
     @cached_property
     def element(self) -> list[int]:
@@ -87,7 +87,7 @@ class Source:
     @cached_property
     def icons(self) -> bool:
         """Whether the page may have icons of a font that draws them for their names."""
-        return self.has(b"material-icons") or self.has(b"material-symbols")
+        return self.has(b"material-") and (b"material-icons" in self.data or b"material-symbols" in self.data)
 
     def has(self, word: bytes) -> bool:
         """Whether a word stands anywhere in the page."""
