@@ -16,6 +16,7 @@ from gristmill.tasks.extraction.markup import (
     count_tags,
     is_letter,
     matches_in,
+    next_byte,
     raw_text_end,
     read_tag,
     text_byte,
@@ -50,7 +51,7 @@ from gristmill.tasks.extraction.vocabulary import (
     Page,
     Tags,
 )
-from gristmill.tasks.kernels.buffers import byte
+from gristmill.tasks.kernels.buffers import byte, trailing_zeros
 from gristmill.tasks.kernels.compiled import nb
 
 # Elements deeper than this are not put on the stack (browsers stop at 512 too): their text counts for the last one.
@@ -139,8 +140,7 @@ def scan(data: np.ndarray) -> Page:
             if b != 60 or literal >= 0:
                 # Text up to the next `<`, or to the end of what is read as it stands.
                 if s_skip[top]:
-                    while i < size and byte(data, i) != 60:
-                        i += 1
+                    i = next_byte(data, i, 60)
                     continue
                 pre = s_kind[top] == PREFORMATTED
                 while i < size and (byte(data, i) != 60 if literal < 0 else i < literal):
@@ -364,12 +364,11 @@ def scan(data: np.ndarray) -> Page:
             cells += 1
             s_cell[top] = cells
         for k in range(BITS):
-            up = s_above[below, k]
-            if (bits >> np.uint64(k)) & np.uint64(1):
-                up = np.int8(0)
-            elif up < NONE - 1:
-                up += np.int8(1)
-            s_above[top, k] = up
+            s_above[top, k] = s_above[below, k] + np.int8(s_above[below, k] < NONE - 1)
+        rest = bits
+        while rest:
+            s_above[top, trailing_zeros(rest)] = 0
+            rest &= rest - np.uint64(1)
         n_parent[nodes], n_tag[nodes], n_bits[nodes] = s_node[below], tag, bits
         n_path[nodes] = (n_path[s_node[below]] ^ h) * PRIME ^ classes
         n_first[nodes] = tags - 1

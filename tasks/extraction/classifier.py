@@ -18,7 +18,7 @@ from safetensors.numpy import load_file
 
 from gristmill.storage import files
 from gristmill.tasks.extraction.blocks import scan
-from gristmill.tasks.extraction.description import Described, describe, elements_apart, next_container
+from gristmill.tasks.extraction.description import Described, describe, elements_apart
 from gristmill.tasks.extraction.features import FEATURES, LEVELS, features, log_count
 from gristmill.tasks.extraction.meanings import same_blocks, with_meanings
 from gristmill.tasks.extraction.rendering.completed import completed
@@ -102,7 +102,8 @@ def probability(masks: Masks, columns: np.ndarray, out: np.ndarray) -> None:
     """Fill `out` (float32) with the probability that a forest gives to each row; `columns`: float32, shape (features,
     rows), C order.
 
-    Every test of a tree is made for all rows: no branch is guessed wrong, and a processor does several rows at once.
+    Every test of a tree is made for all rows, two tests at once: no branch is guessed wrong, and a processor does
+    several rows at once.
     The leaf of a row is the first one that no failed test excludes (QuickScorer, Lucchese et al. 2015).
     """
     every = np.uint32(0xFFFFFFFF)
@@ -110,11 +111,14 @@ def probability(masks: Masks, columns: np.ndarray, out: np.ndarray) -> None:
     left = np.empty(len(out), np.uint32)
     for tree in range(len(masks.leaves)):
         left[:] = every
-        for test in range(masks.tests[tree], masks.tests[tree + 1]):
-            column = columns[masks.feature[test]]
-            threshold, mask = masks.threshold[test], masks.mask[test]
+        last = masks.tests[tree + 1] - 1
+        for a in range(masks.tests[tree], last + 1, 2):
+            b = min(a + 1, last)
+            column, threshold, mask = columns[masks.feature[a]], masks.threshold[a], masks.mask[a]
+            other, other_threshold, other_mask = columns[masks.feature[b]], masks.threshold[b], masks.mask[b]
             for k in range(len(out)):
                 left[k] &= every if column[k] <= threshold else mask
+                left[k] &= every if other[k] <= other_threshold else other_mask
         for k in range(len(out)):
             total[k] += masks.value[masks.leaves[tree] + trailing_zeros(np.uint64(left[k]))]
     for k in range(len(out)):
@@ -208,6 +212,7 @@ def second(
             before += (text.words[k] + 1.0) * likely[k]
             if likely[k] > 0.5:
                 last = k
+    apart = elements_apart(nodes.parent, described.first, described.last, heaviest)
     following = begin
     for k in range(begin, end):
         row = out[k - begin]
@@ -229,7 +234,7 @@ def second(
         for _ in range(LEVELS):
             row[f] = by_node[up, 1] / max(1.0, by_node[up, 0])
             f += 1
-            up = next_container(nodes, described, up)
+            up = described.container[up]
         group, shape = by_path[described.path[k]], by_shape[described.shape[k]]
         row[f] = group[1] / group[0]
         row[f + 1] = shape[1] / shape[0]
@@ -247,7 +252,7 @@ def second(
         row[f + 3] = 0 if span_begin <= k < span_end else (k - span_begin if k < span_begin else k - span_end + 1)
         row[f + 4] = (span_end - span_begin) / n
         row[f + 5] = described.first[heaviest] <= k <= described.last[heaviest]
-        row[f + 6] = elements_apart(nodes, described, np.int64(blocks.node[k]), heaviest)
+        row[f + 6] = apart[blocks.node[k]]
         row[f + 7] = by_node[heaviest, 1] / sure
         before += own
         if likely[k] > 0.5:
@@ -276,31 +281,33 @@ class Choice(NamedTuple):
     kept: np.ndarray
 
 
-def choose(page: str, batch: int = 4096) -> Choice:
+def choose(page: str | bytes, batch: int = 4096) -> Choice:
     """Scan a page and classify its blocks, twice: first alone, then with the others' probabilities.
 
     Where elements mean what their names do not say (`with_meanings`), blocks that are the same in the page as it is
     have their probabilities there, as the classifier has learned them.
 
-    `batch`: rows of features that are held at once, about 250 features of 4 bytes each.
+    `page`: may be in UTF-8. `batch`: rows of features that are held at once, about 250 features of 4 bytes each.
     """
-    source = page.encode("utf-8", "replace")
-    scanned, likely, words = _classified(source, batch)
+    source = page if isinstance(page, bytes) else page.encode("utf-8", "replace")
+    scanned, likely, words = _classified(np.frombuffer(source, np.uint8), *_forests(), batch)
     if rewritten := with_meanings(source, scanned):
         plain, as_it_is = scanned, likely
-        scanned, likely, words = _classified(rewritten, batch)
+        scanned, likely, words = _classified(np.frombuffer(rewritten, np.uint8), *_forests(), batch)
         same, of_plain = same_blocks(scanned, plain)
         likely[same] = as_it_is[of_plain]
         source = rewritten
     return Choice(source, scanned, likely, words, best_f1(likely, words))
 
 
-def _classified(source: bytes, batch: int) -> tuple[Page, np.ndarray, np.ndarray]:
-    """(the scan of a page, the probability of each block, its number of words)."""
-    data = np.frombuffer(source, np.uint8)
+@nb.njit(nogil=True, cache=True)
+def _classified(data, one, two, batch):
+    """(the scan of a page, the probability of each block, its number of words).
+
+    All in one kernel: to pass a page from Python to a kernel takes as long as to scan a small one.
+    """
     scanned = scan(data)
     described = describe(data, scanned)
-    one, two = _forests()
     n = len(scanned.blocks.begin)
     first, likely = np.empty(n, np.float32), np.empty(n, np.float32)
     columns = np.empty((len(SECOND), 0), np.float32)
@@ -320,25 +327,36 @@ def _classified(source: bytes, batch: int) -> tuple[Page, np.ndarray, np.ndarray
     return scanned, likely, described.text.words
 
 
+@nb.njit(nogil=True, cache=True)
 def best_f1(likely: np.ndarray, words: np.ndarray) -> np.ndarray:
     """The blocks (bool) that maximize the expected F1 of their words.
 
     With words w and probabilities p the F1 of a choice S is taken as 2 * sum_S(pw) / (sum_S(w) + sum(pw)); the best
     choice is the blocks above some probability (Lewis 1995), which is found by trying them all.
     """
-    kept = np.zeros(len(likely), bool)
-    order = np.argsort(-likely, kind="stable")
-    gain = np.cumsum((likely * words)[order], dtype=np.float64)
-    if not len(gain) or gain[-1] <= 0:
-        return kept
-    f1 = 2 * gain / (np.cumsum(words[order], dtype=np.float64) + gain[-1])
-    best = int(np.argmax(f1))
-    kept[order[: best + 1]] = True
+    kept = np.zeros(len(likely), np.bool_)
+    negative = np.empty_like(likely)
+    for k in range(len(likely)):
+        negative[k] = -likely[k]
+    order = np.argsort(negative, kind="mergesort")
+    total = 0.0
+    for k in order:
+        total += likely[k] * words[k]
+    gain = size = best = 0.0
+    most = 0  # blocks of the best choice
+    for i in range(len(order) if total > 0 else 0):
+        gain += likely[order[i]] * words[order[i]]
+        size += words[order[i]]
+        if 2 * gain / (size + total) > best:
+            best = 2 * gain / (size + total)
+            most = i + 1
+    for k in order[:most]:
+        kept[k] = True
     return kept
 
 
-def main_text(page: str, markdown: bool = False) -> str:
-    """The text of the blocks that are best kept, plain or as Markdown."""
+def main_text(page: str | bytes, markdown: bool = False) -> str:
+    """The text of the blocks that are best kept, plain or as Markdown. `page`: may be in UTF-8."""
     choice = choose(page)
     source = Source(choice.data, choice.page)
     together = units(source)

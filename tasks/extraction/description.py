@@ -77,6 +77,7 @@ def count_text(text, begin, end, titled, out, k):
     inside = False
     first = True
     last = np.uint8(0)
+    chars = foreign = np.float32(0)  # counted for each byte, so not in memory
     i = begin
     while i <= end:
         b = byte(text, i) if i < end else np.uint8(32)
@@ -124,7 +125,7 @@ def count_text(text, begin, end, titled, out, k):
                 j += 1
             if j < end and byte(text, j) == 59 and j > i + 1:
                 i = j
-        out.chars[k] += (b & 0xC0) != 0x80
+        chars += np.float32((b & 0xC0) != 0x80)
         if not inside:
             inside = True
             if 65 <= b <= 90:
@@ -136,7 +137,7 @@ def count_text(text, begin, end, titled, out, k):
             letters += (b & 0xC0) != 0x80
             smalls += 97 <= b <= 122
             word = (word ^ np.uint64(b | 32 if 65 <= b <= 90 else b)) * PRIME
-            out.foreign[k] += b >= 0xC0
+            foreign += np.float32(b >= 0xC0)
             if b == 0xE3 and i + 2 < end and byte(text, i + 1) == 0x80:
                 out.marks[k] += byte(text, i + 2) == 0x82
                 out.commas[k] += byte(text, i + 2) == 0x81
@@ -153,6 +154,7 @@ def count_text(text, begin, end, titled, out, k):
             out.signs[k] += 1
         last = b
         i += 1
+    out.chars[k], out.foreign[k] = chars, foreign
     i = end - 1
     while i > begin and (byte(text, i) == 34 or byte(text, i) == 41 or byte(text, i) == 39 or byte(text, i) <= 32):
         i -= 1
@@ -175,8 +177,9 @@ class Described(NamedTuple):
     cues: uint64, bits of CUES by block; hashes: uint64, of its text. long: float32, the block's chars if it reads like
     running text, else 0. path, shape: of each block's element, the number of a group of blocks; copies: how many
     blocks have its text. first, last: blocks below each node; sums: float64, of each node, (chars, linked chars,
-    blocks, long chars). scored, heaviest: the two nodes that most look like the article. totals: float64, of each path
-    and of each shape, (blocks, chars, linked chars).
+    blocks, long chars). container: int64, of each node the innermost element around it that holds more blocks, the
+    page's root for itself. scored, heaviest: the two nodes that most look like the article. totals: float64, of each
+    path and of each shape, (blocks, chars, linked chars).
     """
 
     text: TextCounts
@@ -189,13 +192,14 @@ class Described(NamedTuple):
     first: np.ndarray
     last: np.ndarray
     sums: np.ndarray
+    container: np.ndarray
     scored: int
     heaviest: int
     totals: tuple[np.ndarray, np.ndarray]
 
 
 @nb.njit(nogil=True, cache=True)
-def _groups(keys):
+def groups(keys):
     """The number of each key's group, in order of first appearance."""
     size = 16
     while size < 2 * len(keys):
@@ -302,40 +306,37 @@ def describe(data: np.ndarray, page: Page) -> Described:
         weights[up] += weights[node]
     scored = heaviest = 0
     best = -1.0
+    container = np.zeros(m, np.int64)
     for node in range(m):
+        if node:
+            up = nodes.parent[node]
+            container[node] = up if sums[up, 2] != sums[node, 2] else container[up]
         score = scores[node] * (1 - sums[node, 1] / max(1, sums[node, 0]))
         if score > best:
             best = score
             scored = node
         if weights[node] >= weights[heaviest]:
             heaviest = node  # the innermost of those that weigh the same
-    path, shape = _groups(paths), _groups(shapes)
-    copies_of = _groups(hashes)
+    path, shape = groups(paths), groups(shapes)
+    copies_of = groups(hashes)
     copies = _totals(copies_of, text.chars, linked)
     times = np.empty(n, np.float32)
     for k in range(n):
         times[k] = copies[copies_of[k], 0]
     totals = (_totals(path, text.chars, linked), _totals(shape, text.chars, linked))
-    return Described(text, cues, hashes, long, path, shape, times, first, last, sums, scored, heaviest, totals)
+    return Described(
+        text, cues, hashes, long, path, shape, times, first, last, sums, container, scored, heaviest, totals
+    )
 
 
 @nb.njit(nogil=True, cache=True)
-def elements_apart(nodes, described, node, target):
-    """How many elements above `node` the first one is that holds `target` too; at most 20."""
-    up = np.int64(node)
-    steps = 0
-    while steps < 20 and nodes.parent[up] >= 0:
-        if described.first[up] <= described.first[target] and described.last[up] >= described.last[target]:
-            break
-        up = nodes.parent[up]
-        steps += 1
-    return steps
+def elements_apart(parent, first, last, target):
+    """Of each node how many elements above it the first one is that holds the node `target` too; at most 20.
 
-
-@nb.njit(nogil=True, cache=True)
-def next_container(nodes, described, node):
-    """The innermost element around `node` that holds more blocks than it; the page's root for itself."""
-    size = described.sums[node, 2]
-    while nodes.parent[node] >= 0 and described.sums[node, 2] == size:
-        node = np.int64(nodes.parent[node])
-    return node
+    parent, first, last: of each node, see `Nodes` and `Described`.
+    """
+    apart = np.zeros(len(parent), np.int64)
+    for node in range(1, len(parent)):
+        if first[node] > first[target] or last[node] < last[target]:
+            apart[node] = min(20, apart[parent[node]] + 1)
+    return apart

@@ -1,12 +1,16 @@
 """What the classifier reads first: numbers that describe a block, its neighbors, its containers and its page."""
 
+import math
+
 import numpy as np
 
-from gristmill.tasks.extraction.description import PARAGRAPH, Described, elements_apart, next_container
+from gristmill.tasks.extraction.description import PARAGRAPH, Described, elements_apart
 from gristmill.tasks.extraction.vocabulary import AROUND, BITS, CUES, HEADING, WORDS, E, Page
 from gristmill.tasks.kernels.compiled import nb
 
 _N_CUES = len(CUES)
+# The logarithms of most counts; 0 is that of 1.
+_LOGARITHMS = np.array([math.log2(1 + count) for count in range(4096)], np.float32)
 _H1 = E["h1"]
 _COMMENT_BIT = np.uint64(1)
 _ARTICLE = np.uint64(1) << np.uint64(32 + AROUND.index("article"))
@@ -43,11 +47,12 @@ FEATURES = (
 
 @nb.njit(nogil=True, cache=True, inline="always")
 def log_count(x):
-    """The binary logarithm of 1 + x."""
-    return np.log2(1 + x)
+    """The binary logarithm of 1 + x, as float32."""
+    i = np.int64(x)
+    return _LOGARITHMS[i] if 0 <= i < len(_LOGARITHMS) and i == x else np.float32(np.log2(1 + x))
 
 
-@nb.njit(nogil=True, cache=True)
+@nb.njit(nogil=True, cache=True, inline="always")
 def heading_level(nodes, node):
     """The level, 1 to 6, of the heading that holds an element."""
     while node > 0 and not (_H1 <= nodes.tag[node] < _H1 + 6):
@@ -85,6 +90,14 @@ def features(page: Page, described: Described, begin: int, end: int, out: np.nda
             if share > best_title and text.title[k] >= 2:
                 best_title = share
                 titled = k
+    # Sums up to each block, of chars, chars in links and long blocks: whole numbers, so their differences are exact.
+    sums = np.zeros((n + 1, 3), np.float64)
+    for k in range(n):
+        sums[k + 1, 0] = sums[k, 0] + chars[k]
+        sums[k + 1, 1] = sums[k, 1] + min(np.float32(blocks.linked[k]), chars[k])
+        sums[k + 1, 2] = sums[k, 2] + (described.long[k] > 0)
+    scored_apart = elements_apart(nodes.parent, described.first, described.last, described.scored)
+    heaviest_apart = elements_apart(nodes.parent, described.first, described.last, described.heaviest)
     # What comes before `begin` and features look back at.
     before_chars = 0.0
     before_long = 0.0
@@ -153,14 +166,11 @@ def features(page: Page, described: Described, begin: int, end: int, out: np.nda
                 row[f : f + 5] = -1
             f += 5
         for width in WINDOWS:
-            total = linked = longs = 0.0
-            for j in range(max(0, k - width), min(n, k + width + 1)):
-                total += chars[j]
-                linked += min(np.float32(blocks.linked[j]), chars[j])
-                longs += described.long[j] > 0
+            first, stop = max(0, k - width), min(n, k + width + 1)
+            total = sums[stop, 0] - sums[first, 0]
             row[f] = log_count(total)
-            row[f + 1] = linked / max(1.0, total)
-            row[f + 2] = longs
+            row[f + 1] = (sums[stop, 1] - sums[first, 1]) / max(1.0, total)
+            row[f + 2] = sums[stop, 2] - sums[first, 2]
             f += 3
         while next_heading < n and (next_heading <= k or blocks.kind[next_heading] != HEADING):
             next_heading += 1
@@ -184,19 +194,19 @@ def features(page: Page, described: Described, begin: int, end: int, out: np.nda
         f += 15
         up = node
         for _ in range(LEVELS):
-            sums = described.sums[up]
-            row[f] = log_count(sums[0])
-            row[f + 1] = sums[1] / max(1.0, sums[0])
-            row[f + 2] = log_count(sums[2])
-            row[f + 3] = sums[3] / max(1.0, page_long)
-            row[f + 4] = log_count(sums[0] / max(1.0, sums[2]))
-            row[f + 5] = (k - described.first[up]) / max(1.0, sums[2])
-            row[f + 6] = c / max(1.0, sums[0])
+            held = described.sums[up]
+            row[f] = log_count(held[0])
+            row[f + 1] = held[1] / max(1.0, held[0])
+            row[f + 2] = log_count(held[2])
+            row[f + 3] = held[3] / max(1.0, page_long)
+            row[f + 4] = log_count(held[0] / max(1.0, held[2]))
+            row[f + 5] = (k - described.first[up]) / max(1.0, held[2])
+            row[f + 6] = c / max(1.0, held[0])
             f += 7
-            up = next_container(nodes, described, up)
-        for target in (described.scored, described.heaviest):
+            up = described.container[up]
+        for target, apart in ((described.scored, scored_apart), (described.heaviest, heaviest_apart)):
             row[f] = described.first[target] <= k <= described.last[target]
-            row[f + 1] = elements_apart(nodes, described, node, target)
+            row[f + 1] = apart[node]
             row[f + 2] = described.sums[target, 0] / page_chars
             f += 3
         for which in range(2):

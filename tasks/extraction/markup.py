@@ -17,7 +17,7 @@ from gristmill.tasks.extraction.vocabulary import (
     automaton,
     name_hash,
 )
-from gristmill.tasks.kernels.buffers import byte
+from gristmill.tasks.kernels.buffers import block, byte
 from gristmill.tasks.kernels.compiled import nb
 
 
@@ -45,6 +45,7 @@ class Tag(NamedTuple):
 # White space of HTML, by byte.
 SPACES = np.zeros(256, np.bool_)
 SPACES[list(b" \t\n\r\f")] = True
+_ONES, _HIGH = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
 
 _NBSP = np.frombuffer(b"&nbsp;", np.uint8)
 _NBSP_10 = np.frombuffer(b"&#160;", np.uint8)
@@ -78,14 +79,31 @@ def is_letter(b):
     return 97 <= (b | 32) <= 122
 
 
+@nb.njit(nogil=True, cache=True, inline="always")
+def next_byte(data, i, b):
+    """Where the byte `b` stands next, from `i` on; the page's size without it. Eight bytes at once."""
+    size = len(data)
+    eight = np.uint64(b) * _ONES
+    while i + 8 <= size:
+        other = block(data, i) ^ eight
+        equal = (other - _ONES) & ~other & _HIGH
+        if equal:
+            break
+        i += 8
+    while i < size and byte(data, i) != b:
+        i += 1
+    return i
+
+
 @nb.njit(nogil=True, cache=True)
 def count_tags(data):
     """At least the number of tags and comments in a page: how often `<` stands before a letter, `/`, `!` or `?`."""
     n = 0
-    for i in range(len(data) - 1):
-        if byte(data, i) == 60:
-            b = byte(data, i + 1)
-            n += b == 47 or b == 33 or b == 63 or is_letter(b)
+    i = next_byte(data, 0, 60)
+    while i + 1 < len(data):
+        b = byte(data, i + 1)
+        n += b == 47 or b == 33 or b == 63 or is_letter(b)
+        i = next_byte(data, i + 1, 60)
     return n
 
 
@@ -115,9 +133,7 @@ def text_byte(data, i):
 @nb.njit(nogil=True, cache=True)
 def after_bracket(data, i):
     """Where what follows the next `>` begins; the page's size without one."""
-    while i < len(data) and byte(data, i) != 62:
-        i += 1
-    return min(i + 1, len(data))
+    return min(next_byte(data, i, 62) + 1, len(data))
 
 
 @nb.njit(nogil=True, cache=True)
@@ -150,8 +166,9 @@ def comment_end(data, i):
 def raw_text_end(data, i, name):
     """Where, from `i` on, the end tag begins of an element that holds raw text; the page's size without one."""
     size = len(data)
+    i = next_byte(data, i, 60)
     while i < size:
-        if byte(data, i) == 60 and i + 1 < size and byte(data, i + 1) == 47:
+        if i + 1 < size and byte(data, i + 1) == 47:
             k = i + 2
             other = FNV
             while k < size and k < i + 12:
@@ -162,7 +179,7 @@ def raw_text_end(data, i, name):
                 k += 1
             if other == name:
                 break
-        i += 1
+        i = next_byte(data, i + 1, 60)
     return i
 
 
@@ -220,9 +237,7 @@ def read_tag(data, i, closing):
                 quote = byte(data, i)
                 i += 1
                 value = i
-                while i < size and byte(data, i) != quote:
-                    i += 1
-                value_end = i
+                i = value_end = next_byte(data, i, quote)
                 i += 1
             else:
                 value = i

@@ -9,7 +9,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gristmill.tasks.extraction.vocabulary import BLOCK, BREAKS_OUT, CLOSES_P, CUSTOM, PROPERTIES, SCOPE, E, Page
+from gristmill.tasks.extraction.vocabulary import (
+    BLOCK,
+    BREAKS_OUT,
+    CLOSES_P,
+    CUSTOM,
+    PREFORMATTED,
+    PROPERTIES,
+    SCOPE,
+    E,
+    Page,
+)
 from gristmill.tasks.kernels.compiled import nb
 
 # How far up an end tag looks for its start tag. With a limit, `</x>` after many open elements stays linear.
@@ -144,8 +154,9 @@ class Tables(NamedTuple):
 
 
 @nb.njit(nogil=True, cache=True)
-def enclosing(page: Page) -> tuple[Enclosing, Tables]:
-    """What is around each node, and the tables among them. Holds 48 bytes for each node."""
+def enclosing(page: Page) -> tuple[Enclosing, Tables, np.ndarray, np.ndarray, np.ndarray]:
+    """(what is around each node, the tables among them, of each block the node of the code that it is a part of, 0 for
+    none, int32; the nodes of code and the tables with text in them, int64). Holds 50 bytes for each node."""
     blocks, nodes = page.blocks, page.nodes
     m = len(nodes.parent)
     code, table, heading, item, lists = (
@@ -205,4 +216,15 @@ def enclosing(page: Page) -> tuple[Enclosing, Tables]:
             crowded[within] += 1
         size += blocks.end[b] - blocks.begin[b]
         longest[within] = max(longest[within], size)
-    return Enclosing(code, table, heading, item, lists), Tables(rows, columns, headers, inner, filled, crowded, longest)
+    unit = np.zeros(len(blocks.begin), np.int32)
+    shows_code, shows_table = np.zeros(m, np.bool_), np.zeros(m, np.bool_)
+    for b in range(len(unit)):
+        node = blocks.node[b]
+        if blocks.kind[b] == PREFORMATTED and code[node] > 0:
+            unit[b] = code[node]
+            shows_code[code[node]] = True
+        if table[node] > 0:
+            shows_table[table[node]] = True
+    tables = Tables(rows, columns, headers, inner, filled, crowded, longest)
+    around = Enclosing(code, table, heading, item, lists)
+    return around, tables, unit, np.flatnonzero(shows_code), np.flatnonzero(shows_table)

@@ -60,6 +60,7 @@ _BEGINNINGS = (
     (b"BEGIN:VCALENDAR", "text/calendar"),
     (b"-----BEGIN PGP ", "application/pgp-encrypted"),
 )
+_MARKS = tuple(beginning for beginning, _ in _BEGINNINGS)
 # Those that a text could begin with, too, are taken for these where a byte that no text has is near.
 _ALSO_TEXT = frozenset({b"BZh", b"CWS", b"FWS", b"ID3", b"PAR1", b"8BPS", b"FLV\1", b"wOFF", b"wOF2", b"fLaC"})
 _RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav", b"AVI ": "video/avi"}
@@ -90,7 +91,7 @@ _ROOTS = (
 _SVG = re.compile(rb"<svg[\s>]")
 # Binary data bytes of MIME Sniffing, section 3; a payload with more of them among its first bytes than this share, and
 # this number, is no text.
-_BINARY = re.compile(rb"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]")
+_BINARY_BYTES = bytes({*range(0x20)} - {*b"\t\n\f\r\x1b"})
 _LOOKED_AT, _SHARE, _FEW = 4096, 0.05, 8
 # How a page of no declared type begins: a comment, or an element of HTML. WHATWG MIME Sniffing, section 7.1, has some
 # of the elements; pages of crawls begin with others, too, and what is no page begins with none of them.
@@ -117,7 +118,11 @@ def is_html(payload: bytes) -> bool:
 
 def is_binary(payload: bytes) -> bool:
     """Whether there is a byte that no text has among the first."""
-    return bool(_BINARY.search(payload, 0, _LOOKED_AT))
+    return _binary_count(payload[:_LOOKED_AT]) > 0
+
+
+def _binary_count(head: bytes) -> int:
+    return len(head) - len(head.translate(None, _BINARY_BYTES))
 
 
 def payload_type(payload: bytes, declared: str, header_charset: str | None = None, given: bool = False) -> str | None:
@@ -130,8 +135,8 @@ def payload_type(payload: bytes, declared: str, header_charset: str | None = Non
     if is_pdf(payload):
         return PDF
     head = payload[:_LOOKED_AT]
-    binary = len(_BINARY.findall(head))
-    for beginning, name in _BEGINNINGS:
+    binary = _binary_count(head)
+    for beginning, name in _BEGINNINGS if payload.startswith(_MARKS) else ():
         if payload.startswith(beginning) and (binary or not given and beginning not in _ALSO_TEXT):
             return name
     if payload.startswith(b"PK\x03\x04"):

@@ -189,8 +189,9 @@ SYMBOLS = _symbols()
 def automaton(groups: tuple[tuple[str, str], ...], spaced: bool) -> tuple[np.ndarray, np.ndarray]:
     """The automaton that finds all words of the groups in one pass (Aho and Corasick 1975).
 
-    next state: int16, shape (states, 27), a letter a to z or EDGE each; groups: uint64 of each state, bit i for group
-    i. With `spaced` a group's patterns may hold spaces: they are cut at ` ^` only, and a space is an edge.
+    next state: int16, shape (states, 32), a letter a to z or EDGE each, of which 27 are used; groups: uint64 of each
+    state, bit i for group i. With `spaced` a group's patterns may hold spaces: they are cut at ` ^` only, and a space
+    is an edge.
     """
     steps: list[dict[int, int]] = [{}]
     group_bits = [0]
@@ -205,7 +206,7 @@ def automaton(groups: tuple[tuple[str, str], ...], spaced: bool) -> tuple[np.nda
                     group_bits.append(0)
                 state = steps[state][symbol]
             group_bits[state] |= 1 << bit
-    table = np.zeros((len(steps), 27), np.int16)
+    table = np.zeros((len(steps), 32), np.int16)
     back = [0] * len(steps)
     queue = []
     for symbol, state in steps[0].items():

@@ -1,6 +1,6 @@
-"""Which phrases stand in texts: whether one word stands anywhere, and a few phrases in which spans.
+"""Which phrases stand in texts: where one word stands, and a few phrases in which spans.
 
-One word is found at ten times the speed of `in` for bytes where it does not stand. Several are looked for at once by
+One word is found at five times the speed of `in` for bytes where it does not stand. Several are looked for at once by
 the bits of a machine word, Shift-And (Baeza-Yates and Gonnet 1992): a bit for each byte of the phrases says whether the
 text just read ends with the phrase up to there. So every byte of text costs the same, whatever the text.
 """
@@ -9,36 +9,67 @@ from functools import cache
 
 import numpy as np
 
-from gristmill.tasks.kernels.buffers import byte
+from gristmill.tasks.kernels.buffers import block, byte, trailing_zeros
 from gristmill.tasks.kernels.compiled import nb
 
 # Bytes that are looked at together, before what may be the word in them is looked at one by one.
-_TOGETHER = 4096
+_TOGETHER = 256
+_AS_IT_IS, _ANY_CASE = np.uint8(0), np.uint8(32)
+_ONES, _HIGH = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
+
+
+def places(data: bytes, word: bytes, any_case: bool = False) -> list[int]:
+    """Where a word, which is not empty, begins in `data`; `any_case`: a word of small letters in any case of ASCII's,
+    and what differs from it in the bit 32 of a byte alone, so a caller must look again."""
+    return _places(np.frombuffer(data, np.uint8), _array(word), _ANY_CASE if any_case else _AS_IT_IS).tolist()
+
+
+@cache
+def _array(word: bytes) -> np.ndarray:
+    return np.frombuffer(word, np.uint8)
 
 
 @nb.njit(nogil=True, cache=True)
-def contains(data: np.ndarray, word: np.ndarray) -> bool:
-    """Whether `word` (uint8, not empty) stands in `data` (uint8).
+def _places(data, word, fold):
+    """The places (int64) at which each byte, with the bits of `fold`, is that of the word.
 
-    First four of its bytes are looked for, at many places at once, which a processor does without a branch.
+    First four of its bytes are looked for, at many places at once, which a processor does without a branch; where
+    they are found, at eight places at once.
     """
     size = len(word)
     p, q, end = size // 3, 2 * size // 3, size - 1
     a, b, c, d = word[0], word[p], word[q], word[end]
-    for begin in range(0, len(data) - end, _TOGETHER):
-        stop = min(begin + _TOGETHER, len(data) - end)
-        found = False
-        for i in range(begin, stop):
-            outer = (byte(data, i) == a) & (byte(data, i + end) == d)
-            found |= outer & (byte(data, i + p) == b) & (byte(data, i + q) == c)
-        if found:
-            for i in range(begin, stop):
-                k = 0
-                while k < size and byte(data, i + k) == word[k]:
-                    k += 1
-                if k == size:
-                    return True
-    return False
+    eight_a, eight_b, eight_d, folds = a * _ONES, b * _ONES, d * _ONES, fold * _ONES
+    out = np.empty(16, np.int64)
+    count = 0
+    last = len(data) - end
+    for begin in range(0, last, _TOGETHER):
+        stop = min(begin + _TOGETHER, last)
+        found = stop < begin + _TOGETHER
+        if not found:
+            for k in range(_TOGETHER):
+                i = begin + k
+                outer = ((byte(data, i) | fold) == a) & ((byte(data, i + end) | fold) == d)
+                found |= outer & ((byte(data, i + p) | fold) == b) & ((byte(data, i + q) | fold) == c)
+        i = begin if found else stop
+        while i < stop:
+            if i + 8 + end <= len(data):
+                other = (block(data, i) | folds) ^ eight_a | (block(data, i + p) | folds) ^ eight_b
+                other |= (block(data, i + end) | folds) ^ eight_d
+                equal = ~(((other & ~_HIGH) + ~_HIGH) | other) & _HIGH
+                i += trailing_zeros(equal) >> 3
+                if not equal or i >= stop:
+                    continue
+            k = 0
+            while k < size and byte(data, i + k) | fold == word[k]:
+                k += 1
+            if k == size:
+                if count == len(out):
+                    out = np.append(out, np.empty_like(out))
+                out[count] = i
+                count += 1
+            i += 1
+    return out[:count]
 
 
 _BITS = 64

@@ -186,10 +186,9 @@ def _decided(payload: bytes, labels: list[str]) -> str:
 def _is_utf8(payload: bytes) -> bool:
     """Whether all of it is UTF-8, but for a character that its end cuts."""
     try:
-        payload.decode()
+        return payload.isascii() or bool(payload.decode())
     except UnicodeDecodeError as error:
         return error.reason == "unexpected end of data" and error.end == len(payload)
-    return True
 
 
 def _seven_bits(payload: bytes, labels: list[str]) -> str:
@@ -308,7 +307,7 @@ def prescan(payload: bytes) -> str | None:
         return "utf-16-le"
     if head.startswith(b"\x00<\x00?\x00x"):
         return "utf-16-be"
-    position = 0
+    position = 0 if b"charset" in head.lower() else len(head)  # no meta element names one without this word
     while token := _TOKEN.search(head, position):
         position = token.end()
         if token["meta"] or token["tag"]:

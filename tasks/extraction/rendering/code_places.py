@@ -8,6 +8,7 @@ import numpy as np
 
 from gristmill.tasks.extraction.rendering.source import Source
 from gristmill.tasks.extraction.vocabulary import BLOCK, COMMENT, ENDS, PREFORMATTED, PROPERTIES, RAW, SKIP, E
+from gristmill.tasks.kernels.phrases import places
 
 _CODE, _BR, _DIV, _OL, _TD, _TH = E["code"], E["br"], E["div"], E["ol"], E["td"], E["th"]
 _PRE, _SPAN = E["pre"], E["span"]
@@ -155,12 +156,10 @@ def containers(source: Source) -> Iterator[int]:
 
 
 def _tags_with(source: Source, text: bytes) -> Iterator[int]:
-    position = source.data.find(text) if source.has(text) else -1
-    while position >= 0:
+    for position in places(source.data, text):
         tag = bisect_left(source.begin, position) - 1
         if tag >= 0 and position < source.end[tag]:
             yield tag
-        position = source.data.find(text, position + 1)
 
 
 def _node(source: Source, tag: int) -> int:
@@ -186,9 +185,11 @@ def _styled(source: Source) -> Iterator[int]:
 def broken(source: Source) -> Iterator[tuple[int, int]]:
     """The tags of `code` elements with line breaks in them, and nothing that is not inline."""
     elements = source.page.tags.element
-    begins, ends = np.flatnonzero(elements == _CODE), np.flatnonzero(elements == ENDS - _CODE)
-    lines = np.flatnonzero(elements == _BR)
-    if not len(begins) or not len(ends) or not len(lines):
+    begins = np.flatnonzero(elements == _CODE)
+    if not len(begins):
+        return
+    ends, lines = np.flatnonzero(elements == ENDS - _CODE), np.flatnonzero(elements == _BR)
+    if not len(ends) or not len(lines):
         return
     place = np.searchsorted(ends, begins)
     next_ends = ends[np.minimum(place, len(ends) - 1)]

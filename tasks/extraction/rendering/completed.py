@@ -1,14 +1,17 @@
 """What belongs to kept blocks and is kept with them: code and formulas between them, items of lists, headings."""
 
 import re
+from itertools import groupby
+from typing import NamedTuple
 
 import numpy as np
 
-from gristmill.tasks.extraction.nesting import Enclosing
+from gristmill.tasks.extraction.description import groups
 from gristmill.tasks.extraction.rendering.inline import inline
 from gristmill.tasks.extraction.rendering.source import Source
-from gristmill.tasks.extraction.rendering.whole import Units, indexes
-from gristmill.tasks.extraction.vocabulary import ENDS, HEADING, E, Page
+from gristmill.tasks.extraction.rendering.whole import Units, indexes, unit_sums
+from gristmill.tasks.extraction.vocabulary import ENDS, HEADING, E
+from gristmill.tasks.kernels.compiled import nb
 
 # How much of a section or a list is kept if all of it is.
 _MIN_KEPT_SHARE = 2 / 3
@@ -27,50 +30,47 @@ def completed(source: Source, together: Units, kept: np.ndarray) -> np.ndarray:
     if kept.all() or not kept.any():
         return kept
     kept = kept.copy()
-    _between(source, together, kept)
-    _items(source, together.around, kept)
-    _listed(source, together, kept)
-    _sections(source, together.around, kept)
-    _entries(source, together, kept)
-    _headings(source, together.around, kept)
-    _headed(source, together, kept)
+    doubts = _between(source.page, together.unit, kept).tolist()
+    for (first, stop), blocks in groupby(doubts, key=lambda doubt: (doubt[0], doubt[1])):
+        if all(_is_formula(source, block) for *_, block in blocks):
+            kept[first:stop] = True
+    _complete(source.page, together.around, together.unit, kept)
     return kept
 
 
-def _between(source: Source, together: Units, kept: np.ndarray) -> None:
-    """Keep code, tables of data and formulas, with their headings, right between two kept blocks; not what links."""
-    blocks = source.page.blocks
-    size, linked = (np.bincount(together.unit, each) for each in (blocks.end - blocks.begin, blocks.linked))
-    belongs = (together.unit > 0) & (linked < _LINKS * size)[together.unit] | (blocks.kind == HEADING)
-    dropped = np.flatnonzero(~kept)
-    runs = np.split(dropped, np.flatnonzero(np.diff(dropped) > 1) + 1)
-    for run in runs:
-        first, last = int(run[0]), int(run[-1])
-        if first == 0 or last + 1 == len(kept):
-            continue
-        others = run[~belongs[run]].tolist()
-        if (others or together.unit[run].any()) and all(_is_formula(source, block) for block in others):
-            kept[first : last + 1] = True
+@nb.njit(nogil=True, cache=True)
+def _between(page, unit, kept):
+    """Keep code, tables of data and formulas, with their headings, right between two kept blocks; not what links.
 
-
-def _listed(source: Source, together: Units, kept: np.ndarray) -> None:
-    """Keep a short list that is all of a section between two kept headings, as are the ingredients of a recipe; not
-    what links, and not where a page has many, as one of products has."""
-    blocks = source.page.blocks
-    is_heading = blocks.kind == HEADING
-    listed = (together.around.item[blocks.node] > 0) & (blocks.linked == 0) & ~is_heading
-    dropped = np.flatnonzero(~kept)
-    runs: list[np.ndarray] = []
-    if not len(dropped):
-        return
-    for run in np.split(dropped, np.flatnonzero(np.diff(dropped) > 1) + 1):
-        first, last = int(run[0]), int(run[-1])
-        if not 0 < first <= last < len(kept) - 1 or len(run) > _MAX_LISTED:
+    Returns the blocks that may be formulas in runs that belong there if they are: (first block of the run, end of the
+    run, block), int64, for each.
+    """
+    blocks = page.blocks
+    size, linked = unit_sums(page, unit)
+    doubts = np.empty((len(kept), 3), np.int64)
+    count = k = 0
+    while k < len(kept):
+        if kept[k]:
+            k += 1
             continue
-        if is_heading[first - 1] and is_heading[last + 1] and listed[run].all():
-            runs.append(run)
-    for run in runs if len(runs) <= _ROW else ():
-        kept[run] = True
+        first, begin = k, count
+        shown, may_be = False, True
+        while k < len(kept) and not kept[k]:
+            u = unit[k]
+            shown |= u > 0
+            if not (blocks.kind[k] == HEADING or (u > 0 and linked[u] < _LINKS * size[u])):
+                sign = page.text[blocks.begin[k]]
+                may_be &= blocks.marked[k] or blocks.before[k] > blocks.after[k] + 2 or sign == 36 or sign == 92  # $ \
+                doubts[count, 2] = k
+                count += 1
+            k += 1
+        if first == 0 or k == len(kept) or not may_be:
+            count = begin
+        elif shown and count == begin:
+            kept[first:k] = True
+        for i in range(begin, count):
+            doubts[i, 0], doubts[i, 1] = first, k
+    return doubts[:count]
 
 
 def _is_formula(source: Source, block: int) -> bool:
@@ -91,146 +91,216 @@ def _is_formula(source: Source, block: int) -> bool:
     return _FORMULA.fullmatch(text) is not None
 
 
-def _items(source: Source, around: Enclosing, kept: np.ndarray) -> None:
+class _Outline(NamedTuple):
+    """The sections of a page, from one heading to the next: the first block of each and the number of blocks at the
+    end, the node of its heading and its level, that of `h1` is 0; `higher`: of each heading the next that is not below
+    it, their number where there is none. size, linked: sums up to each block. int64."""
+
+    begin: np.ndarray
+    node: np.ndarray
+    level: np.ndarray
+    higher: np.ndarray
+    size: np.ndarray
+    linked: np.ndarray
+
+
+@nb.njit(nogil=True, cache=True)
+def _complete(page, around, unit, kept):
+    """Keep all else that belongs to kept blocks."""
+    sections = _outline(page, around)
+    _items(page, around, kept)
+    _listed(page, around, kept)
+    _sections(page, sections, kept)
+    _entries(page, sections, unit, kept)
+    _headings(page, sections, kept)
+    _headed(page, unit, kept)
+
+
+@nb.njit(nogil=True, cache=True)
+def _outline(page, around):
+    blocks = page.blocks
+    n = len(blocks.begin)
+    begin, node, level = np.empty(n + 1, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
+    size, linked = np.zeros(n + 1, np.int64), np.zeros(n + 1, np.int64)
+    count = 0
+    for k in range(n):
+        size[k + 1] = size[k] + blocks.end[k] - blocks.begin[k]
+        linked[k + 1] = linked[k] + blocks.linked[k]
+        heading = around.heading[blocks.node[k]]
+        if blocks.kind[k] == HEADING and (not count or node[count - 1] != heading):  # a heading may be several blocks
+            begin[count], node[count], level[count] = k, heading, np.int64(page.nodes.tag[heading]) - _H1
+            count += 1
+    begin[count] = n
+    higher = np.full(count, count, np.int64)
+    for i in range(count - 1, -1, -1):
+        following = i + 1
+        while following < count and level[following] > level[i]:
+            following = higher[following]
+        higher[i] = following
+    return _Outline(begin[: count + 1], node[:count], level[:count], higher, size, linked)
+
+
+@nb.njit(nogil=True, cache=True)
+def _sums(sizes, kept):
+    """Sums up to each block of the sizes of those that are kept; `sizes`: sums of all."""
+    sums = np.zeros(len(sizes), np.int64)
+    for k in range(len(kept)):
+        sums[k + 1] = sums[k] + (sizes[k + 1] - sizes[k] if kept[k] else 0)
+    return sums
+
+
+@nb.njit(nogil=True, cache=True)
+def _items(page, around, kept):
     """Keep all items that are a block each, terms and definitions too, of lists of which two thirds are kept; not what
     links."""
-    page = source.page
-    item = around.item[page.blocks.node]
-    alone = (item > 0) & (np.bincount(np.maximum(item, 0))[np.maximum(item, 0)] == 1)
-    if kept[alone].all():
-        return
-    blocks = np.flatnonzero(alone)
-    lists = np.maximum(around.list[item[blocks]], 0)
-    size = (page.blocks.end - page.blocks.begin)[blocks].astype(np.float64)
-    total = np.bincount(lists, size)
-    keeps = np.bincount(lists, size * kept[blocks])
-    linked = page.blocks.linked[blocks] >= _LINKS * size
-    kept[blocks] |= (lists > 0) & ~linked & (keeps >= _MIN_KEPT_SHARE * total)[lists]
+    blocks, m = page.blocks, len(page.nodes.parent)
+    count, total, keeps = np.zeros(m, np.int64), np.zeros(m, np.int64), np.zeros(m, np.int64)
+    for node in blocks.node:
+        count[max(around.item[node], 0)] += 1
+    for adds in (True, False):
+        for k in range(len(kept)):
+            item = around.item[blocks.node[k]]
+            if item <= 0 or count[item] != 1 or around.list[item] <= 0:
+                continue
+            of, size = around.list[item], blocks.end[k] - blocks.begin[k]
+            if adds:
+                total[of] += size
+                keeps[of] += size if kept[k] else 0
+            elif blocks.linked[k] < _LINKS * size and keeps[of] >= _MIN_KEPT_SHARE * total[of]:
+                kept[k] = True
 
 
-def _sections(source: Source, around: Enclosing, kept: np.ndarray) -> None:
+@nb.njit(nogil=True, cache=True)
+def _listed(page, around, kept):
+    """Keep a short list that is all of a section between two kept headings, as are the ingredients of a recipe; not
+    what links, and not where a page has many, as one of products has."""
+    blocks = page.blocks
+    runs = np.empty((_ROW, 2), np.int64)
+    count = k = 0
+    while k < len(kept):
+        first, listed = k, True
+        while k < len(kept) and not kept[k]:
+            listed &= around.item[blocks.node[k]] > 0 and blocks.linked[k] == 0 and blocks.kind[k] != HEADING
+            k += 1
+        if 0 < first < k < len(kept) and k - first <= _MAX_LISTED and listed:
+            if blocks.kind[first - 1] == HEADING and blocks.kind[k] == HEADING:
+                if count == _ROW:
+                    return
+                runs[count] = first, k
+                count += 1
+        k += 1
+    for i in range(count):
+        kept[runs[i, 0] : runs[i, 1]] = True
+
+
+@nb.njit(nogil=True, cache=True)
+def _sections(page, sections, kept):
     """Keep dropped sections between two of which two thirds are kept, as of all sections whose headings stand in
     elements of the same names and class words; not what links. A section of which a third is kept is not dropped."""
-    page = source.page
-    headings, node = _begins(source, around)
-    if len(headings) < 3:
+    begin, keeps = sections.begin, _sums(sections.size, kept)
+    n = len(sections.node)
+    if n < 3:
         return
-    path = page.nodes.path[node]
-    size = (page.blocks.end - page.blocks.begin).astype(np.int64)
-    total, keeps, linked = (np.add.reduceat(each, headings) for each in (size, size * kept, page.blocks.linked))
-    whole, dropped = (
-        keeps >= _MIN_KEPT_SHARE * total,
-        (keeps < (1 - _MIN_KEPT_SHARE) * total) & (linked < _LINKS * total),
-    )
-    if not dropped.any() or not whole.any():
-        return
-    ends = np.append(headings[1:], len(kept))
-    for each in np.unique(path[dropped]):
-        same = np.flatnonzero(path == each)
-        sure = np.flatnonzero(whole[same])
-        if keeps[same].sum() >= _MIN_KEPT_SHARE * total[same].sum() and len(sure):
-            for i in same[sure[0] : sure[-1]]:
-                if dropped[i]:
-                    kept[headings[i] : ends[i]] = True
+    alike = groups(page.nodes.path[sections.node])
+    total, keep = np.zeros(n, np.int64), np.zeros(n, np.int64)
+    first, last = np.full(n, n, np.int64), np.full(n, -1, np.int64)  # of each group the sections that are kept
+    for i in range(n):
+        size, own = sections.size[begin[i + 1]] - sections.size[begin[i]], keeps[begin[i + 1]] - keeps[begin[i]]
+        total[alike[i]] += size
+        keep[alike[i]] += own
+        if own >= _MIN_KEPT_SHARE * size:
+            first[alike[i]], last[alike[i]] = min(first[alike[i]], i), i
+    for i in range(n):
+        size, own = sections.size[begin[i + 1]] - sections.size[begin[i]], keeps[begin[i + 1]] - keeps[begin[i]]
+        dropped = own < (1 - _MIN_KEPT_SHARE) * size
+        dropped &= sections.linked[begin[i + 1]] - sections.linked[begin[i]] < _LINKS * size
+        if dropped and first[alike[i]] < i < last[alike[i]] and keep[alike[i]] >= _MIN_KEPT_SHARE * total[alike[i]]:
+            kept[begin[i] : begin[i + 1]] = True
 
 
-def _begins(source: Source, around: Enclosing) -> tuple[np.ndarray, np.ndarray]:
-    """The first block of each heading, which may be several, and the heading's node."""
-    blocks = source.page.blocks
-    headings = np.flatnonzero(blocks.kind == HEADING)
-    node = around.heading[blocks.node[headings]]
-    first = np.append(True, np.diff(node) != 0)[: len(node)]
-    return headings[first], node[first]
-
-
-def _levels(page: Page, headings: np.ndarray) -> list[int]:
-    """The levels of headings, by their nodes; that of `h1` is 0."""
-    return (page.nodes.tag[headings].astype(np.int64) - _H1).tolist()
-
-
-def _higher(level: list[int]) -> list[int]:
-    """Of each heading the next that is not below it; their number where there is none."""
-    higher = [len(level)] * len(level)
-    for i in range(len(level) - 1, -1, -1):
-        next_heading = i + 1
-        while next_heading < len(level) and level[next_heading] > level[i]:
-            next_heading = higher[next_heading]
-        higher[i] = next_heading
-    return higher
-
-
-def _entries(source: Source, together: Units, kept: np.ndarray) -> None:
+@nb.njit(nogil=True, cache=True)
+def _entries(page, sections, unit, kept):
     """Keep the entries of a reference of which another is kept by two thirds; not what links. An entry is a heading
     right above code or a table of data that is no index, with all that is below it; those of one reference have
     headings that stand in elements of the same names and class words."""
-    page = source.page
-    headings, node = _begins(source, together.around)
-    if len(headings) < 2 or kept[together.unit > 0].all():
+    missing = 0
+    for k in range(len(kept)):
+        missing += unit[k] > 0 and not kept[k]
+    if not missing:
         return
-    shown = (together.unit > 0) & ~indexes(page, together.unit)[together.unit]
-    ends = np.append(headings[1:], len(kept))
-    has = np.add.reduceat(shown, headings, dtype=np.int64) > 0
-    following = ends[np.array(_higher(_levels(page, node))) - 1][has]
-    headings, node = headings[has], node[has]
-    size = page.blocks.end - page.blocks.begin
-    totals, keeps, links = (
-        np.concatenate(([0], np.cumsum(each, dtype=np.int64))) for each in (size, size * kept, page.blocks.linked)
-    )
-    total = totals[following] - totals[headings]
-    whole = keeps[following] - keeps[headings] >= _MIN_KEPT_SHARE * total
-    linked = links[following] - links[headings] >= _LINKS * total
-    reference = np.unique(page.nodes.path[node], return_inverse=True)[1]
-    others = np.bincount(reference, whole)[reference] - whole
-    for i in np.flatnonzero(~linked & (others > 0)).tolist():
-        kept[headings[i] : following[i]] = True
+    begin, keeps = sections.begin, _sums(sections.size, kept)
+    n = len(sections.node)
+    is_index = indexes(page, unit)
+    alike = groups(page.nodes.path[sections.node])
+    whole, has = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
+    others = np.zeros(n, np.int64)
+    for i in range(n):
+        for k in range(begin[i], begin[i + 1]):
+            has[i] |= unit[k] > 0 and not is_index[unit[k]]
+        end = begin[sections.higher[i]]
+        size = sections.size[end] - sections.size[begin[i]]
+        whole[i] = keeps[end] - keeps[begin[i]] >= _MIN_KEPT_SHARE * size
+        others[alike[i]] += has[i] and whole[i]
+    for i in range(n):
+        end = begin[sections.higher[i]]
+        linked, size = sections.linked[end] - sections.linked[begin[i]], sections.size[end] - sections.size[begin[i]]
+        if has[i] and linked < _LINKS * size and others[alike[i]] > whole[i]:
+            kept[begin[i] : end] = True
 
 
-def _headings(source: Source, around: Enclosing, kept: np.ndarray) -> None:
+@nb.njit(nogil=True, cache=True)
+def _headings(page, sections, kept):
     """Keep the headings of sections of which two thirds are kept, up to the next heading or, if another one follows at
     once, up to the next of its level; of up to three in a row all but links, by what is below the last; and a page's
     only `h1` above anything that is kept."""
-    page = source.page
-    headings = np.flatnonzero(page.blocks.kind == HEADING)
-    if kept[headings].all() or not kept.any():
-        return
-    node = around.heading[page.blocks.node[headings]]
-    size = (page.blocks.end - page.blocks.begin).astype(np.int64)
-    text = np.where(page.blocks.kind == HEADING, 0, size)
-    totals = np.concatenate(([0], np.cumsum(text)))
-    keeps = np.concatenate(([0], np.cumsum(np.where(kept, text, 0))))
-    begins = np.flatnonzero(np.append(True, np.diff(node) != 0))  # a heading may be several blocks
-    level = _levels(page, node[begins])
-    only = level.count(0) == 1
-    last = int(np.flatnonzero(kept)[-1])
-    ends = [*headings[begins].tolist(), len(page.blocks.begin)]
-    higher = _higher(level)
-    for i, pieces in enumerate(np.split(headings, begins[1:])):
-        for block in pieces[~kept[pieces]].tolist():
-            if only and level[i] == 0:
-                kept[block] = block < last
+    blocks, begin, n = page.blocks, sections.begin, len(kept)
+    totals, keeps = np.zeros(n + 1, np.int64), np.zeros(n + 1, np.int64)
+    last = 0
+    for k in range(n):
+        size = 0 if blocks.kind[k] == HEADING else blocks.end[k] - blocks.begin[k]
+        totals[k + 1] = totals[k] + size
+        keeps[k + 1] = keeps[k] + (size if kept[k] else 0)
+        last = k if kept[k] else last
+    only = 0
+    for level in sections.level:
+        only += level == 0
+    i = -1
+    for k in range(n):
+        if i + 1 < len(sections.node) and k == begin[i + 1]:
+            i += 1
+        if kept[k] or blocks.kind[k] != HEADING:
+            continue
+        if only == 1 and sections.level[i] == 0:
+            kept[k] = k < last
+            continue
+        end = begin[i + 1]
+        if totals[end] == totals[k]:
+            below = end
+            for following in begin[i + 2 : i + _ROW + 1]:  # of the row, and behind it
+                if totals[following] > totals[k]:
+                    below = following
+                    break
+            needed = _MIN_KEPT_SHARE * (totals[below] - totals[k])
+            is_link = blocks.linked[k] >= _LINKS * (blocks.end[k] - blocks.begin[k])
+            if not is_link and keeps[below] - keeps[k] >= needed > 0:
+                kept[k] = True
                 continue
-            end = ends[i + 1]
-            if totals[end] == totals[block]:
-                following = ends[i + 2 : i + _ROW + 1]  # of the row, and behind it
-                below = next((other for other in following if totals[other] > totals[block]), end)
-                is_link = page.blocks.linked[block] >= _LINKS * size[block]
-                if not is_link and keeps[below] - keeps[block] >= _MIN_KEPT_SHARE * (totals[below] - totals[block]) > 0:
-                    kept[block] = True
-                    continue
-                end = ends[higher[i]]
-            total = totals[end] - totals[block]
-            kept[block] = total > 0 and keeps[end] - keeps[block] >= _MIN_KEPT_SHARE * total
+            end = begin[sections.higher[i]]
+        total = totals[end] - totals[k]
+        kept[k] = total > 0 and keeps[end] - keeps[k] >= _MIN_KEPT_SHARE * total
 
 
-def _headed(source: Source, together: Units, kept: np.ndarray) -> None:
+@nb.njit(nogil=True, cache=True)
+def _headed(page, unit, kept):
     """Keep code and tables of data right in a section, up to the next heading, whose heading is kept; not what
     indexes."""
-    if kept[together.unit > 0].all():
-        return
-    is_heading = source.page.blocks.kind == HEADING
-    section = np.cumsum(is_heading)
-    headed = np.append(False, kept[is_heading])
-    unit, first = np.unique(together.unit, return_index=True)
-    follows = ~indexes(source.page, together.unit)
-    follows[unit] &= headed[section[first]]
-    kept |= (together.unit > 0) & follows[together.unit]
+    follows = indexes(page, unit)
+    seen = np.zeros(len(follows), np.bool_)
+    headed = False
+    for k in range(len(kept)):
+        headed = kept[k] if page.blocks.kind[k] == HEADING else headed
+        if not seen[unit[k]]:
+            seen[unit[k]] = True
+            follows[unit[k]] = headed and not follows[unit[k]]
+    for k in range(len(kept)):
+        kept[k] |= unit[k] > 0 and follows[unit[k]]

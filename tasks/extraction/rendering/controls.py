@@ -54,7 +54,7 @@ def controls(source: Source, together: Units, kept: np.ndarray, words: np.ndarra
     for block in first.tolist():
         text = source.text_of(page.text[blocks.begin[block] : blocks.end[block]].tobytes())
         out[block] = _SKIP.fullmatch(text.strip(" .>»↓")) is not None
-    around = np.bitwise_or.reduce(blocks.bits, where=kept)
+    around = np.bitwise_or.reduce(blocks.bits[kept])
     if not around & (_PATH | _PAGER | _COMMENT | _BUTTON):
         return out if (kept & ~out).any() else np.zeros_like(out)
     if around & (_PATH | _PAGER):

@@ -175,10 +175,14 @@ _MAX_HEADING = 250
 
 
 class _Block(NamedTuple):
-    """A kept block: its number, kind, unit; whether it begins an item, and which `li`, `dt` or `dd` and which heading
-    (nodes, -1 for none) it is in."""
+    """A kept block: where its text begins and ends, the tags that it is between and whether these matter; its kind and
+    unit; whether it begins an item, and which `li`, `dt` or `dd` and which heading (nodes, -1 for none) it is in."""
 
-    number: int
+    begin: int
+    end: int
+    after: int
+    before: int
+    is_marked: bool
     kind: int
     unit: int
     begins: bool
@@ -198,7 +202,7 @@ def render(source: Source, chosen: Units, kept: np.ndarray, markdown: bool = Fal
     """The text of the kept blocks (bool) of a page."""
     writer = _Writer(source, chosen, markdown)
     done: set[int] = set()
-    kept_blocks = list(_kept(source, chosen, kept))
+    kept_blocks = list(_kept(source, chosen, kept, markdown))
     for block, following in zip_longest(kept_blocks, kept_blocks[1:]):
         if block.unit:
             if block.unit in done:
@@ -206,18 +210,27 @@ def render(source: Source, chosen: Units, kept: np.ndarray, markdown: bool = Fal
             done.add(block.unit)
             piece = _whole(source, chosen.wholes[block.unit], markdown)
         else:
-            piece = _Piece(writer.paragraph(block.number), PARAGRAPH, False)
+            piece = _Piece(writer.paragraph(block), PARAGRAPH, False)
         writer.add(block, piece, bool(following and following.item == block.item))
-    return _SURROGATES.sub("\ufffd", "".join(writer.parts))
+    text = "".join(writer.parts)
+    return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
 
 
-def _kept(source: Source, chosen: Units, kept: np.ndarray) -> Iterator[_Block]:
+def _kept(source: Source, chosen: Units, kept: np.ndarray, markdown: bool) -> Iterator[_Block]:
     numbers = np.flatnonzero(kept)
     blocks, around = source.page.blocks, chosen.around
-    node = blocks.node[numbers]
+    node, after, before, kind = (each[numbers] for each in (blocks.node, blocks.after, blocks.before, blocks.kind))
+    has_tags = before > after + 1
+    shows_formulas = source.formulas if blocks.marked.any() else source.has(b"katex-html")
+    if not (markdown or shows_formulas or source.icons):
+        has_tags &= kind == HEADING
     columns = (
-        numbers,
-        blocks.kind[numbers],
+        blocks.begin[numbers],
+        blocks.end[numbers],
+        after,
+        before,
+        has_tags | blocks.marked[numbers],
+        kind,
         chosen.unit[numbers],
         blocks.bullet[numbers] > 0,
         around.item[node],
@@ -234,23 +247,16 @@ class _Writer:
         self._source, self._chosen, self._markdown = source, chosen, markdown
         self._text = source.page.text.tobytes()
         self._lists = Lists(source)
-        blocks = source.page.blocks
-        self._begin, self._end = blocks.begin.tolist(), blocks.end.tolist()
-        self._after, self._before = blocks.after.tolist(), blocks.before.tolist()
-        looked_at = (blocks.before > blocks.after + 1) & (blocks.kind == HEADING) | blocks.marked
-        if markdown or source.icons or (source.formulas and (blocks.marked.any() or source.has(b"katex-html"))):
-            looked_at |= blocks.before > blocks.after + 1
-        self._looked_at = looked_at.tolist()  # whose tags matter
         self._role = PARAGRAPH
         self._item = self._heading = -1
         self._waiting = -1  # an item that has begun, of whose text nothing is written
 
-    def paragraph(self, block: int) -> str:
+    def paragraph(self, block: _Block) -> str:
         """The text of a block by itself."""
-        if self._looked_at[block]:
-            text = inline(self._source, self._after[block], self._before[block], self._markdown)
+        if block.is_marked:
+            text = inline(self._source, block.after, block.before, self._markdown)
         else:
-            text = self._source.text_of(self._text[self._begin[block] : self._end[block]])
+            text = self._source.text_of(self._text[block.begin : block.end])
             text = escaped(text) if self._markdown else text
         text = text.strip() if text.isascii() else _LINE_BEGINS.sub("\n", _RUNS.sub(" ", text)).strip()
         if text.endswith("¶"):
@@ -296,7 +302,7 @@ class _Writer:
     def _of_button(self, block: _Block) -> bool:
         """Whether a piece of a heading is the label of a button in it."""
         first = int(self._source.page.nodes.first[block.heading])
-        before = self._source.element[first + 1 : self._after[block.number] + 1]
+        before = self._source.element[first + 1 : block.after + 1]
         return before.count(_BUTTON) > before.count(ENDS - _BUTTON)
 
     def _marked_heading(self, heading: int, text: str) -> str:

@@ -87,7 +87,10 @@ def repeats(page: Page, kept: np.ndarray, whole: np.ndarray) -> np.ndarray:
     text, blocks = page.text, page.blocks
     n = len(kept)
     out = np.zeros(n, np.bool_)
-    words = np.empty(_count(text, blocks, kept), np.uint64)
+    count = _count(text, blocks, kept)
+    if count < MIN_REPEAT_WORDS:
+        return out
+    words = np.empty(count, np.uint64)
     size = 16
     while size < 4 * len(words):  # a short block has two keys
         size *= 2

@@ -50,7 +50,7 @@ def notices(source: Source, kept: np.ndarray, words: np.ndarray) -> np.ndarray:
     page = source.page
     blocks, nodes = page.blocks, page.nodes
     marked = np.zeros(len(kept), np.bool_)
-    if not np.bitwise_or.reduce(blocks.bits, where=kept) & _CONSENT:
+    if not np.bitwise_or.reduce(blocks.bits[kept]) & _CONSENT:
         return marked
     last_tag = -1
     for node in np.flatnonzero(nodes.bits & _CONSENT).tolist():

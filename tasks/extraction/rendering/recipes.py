@@ -31,6 +31,7 @@ _FEW = 0.1
 _ALIKE = 0.9
 _BINS = 64
 _NO_LETTERS = re.compile(r"[\W_]+")
+_NO_LETTERS_OF_ASCII = bytes(code for code in range(128) if not chr(code).isalnum())
 # Blocks of the page times letters of a part: a page with more is an index, or made to be slow.
 _MAX_WORK = 50_000_000
 
@@ -97,7 +98,7 @@ def recipe_blocks(source: Source, together: Units, kept: np.ndarray) -> np.ndarr
     Headings between its lines, and lines there that end with a colon, belong to it.
     """
     found = np.zeros(len(kept), bool)
-    if _MARK not in source.data:
+    if not source.has(_MARK):
         return found
     recipes = declared_recipes(source.data.decode("utf-8", "replace"))
     blocks, text = source.page.blocks, source.page.text
@@ -136,7 +137,9 @@ def _lines(source: Source, together: Units) -> list[_Line]:
 
 def _letters(text: str) -> str:
     """Letters and digits, in lower case; fractions as their digits."""
-    return _NO_LETTERS.sub("", text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold())
+    if text.isascii():
+        return text.lower().encode().translate(None, _NO_LETTERS_OF_ASCII).decode()
+    return _NO_LETTERS.sub("", unicodedata.normalize("NFKC", text).casefold())
 
 
 def _counts(texts: list[str]) -> np.ndarray:

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from gristmill.tasks.extraction.vocabulary import COMMENT, CUSTOM, ENDS, OTHER, E, Page
-from gristmill.tasks.kernels.phrases import contains
+from gristmill.tasks.kernels.phrases import places
 
 _NAME = re.compile(rb"</?([^\s/>]*)")
 _ATTRIBUTE = rb"""(?i)(?<=[\s"'/])%s\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))"""
@@ -58,13 +58,13 @@ class Source:
         self.data, self.page, self.hidden = data, page, hidden or {}
 
     @cached_property
-    def begin(self) -> list[int]:
-        return [*self.page.tags.begin.tolist(), len(self.data)]
+    def begin(self) -> memoryview:
+        return np.append(self.page.tags.begin, len(self.data)).data
 
     @cached_property
-    def end(self) -> list[int]:
+    def end(self) -> memoryview:
         # the last is that of tag -1, behind which the page begins
-        return [*self.page.tags.end.tolist(), 0]
+        return np.append(self.page.tags.end, 0).data
 
     @cached_property
     def element(self) -> list[int]:
@@ -87,11 +87,11 @@ class Source:
     @cached_property
     def icons(self) -> bool:
         """Whether the page may have icons of a font that draws them for their names."""
-        return self.has(b"material-icons") or self.has(b"material-symbols")
+        return self.has(b"material-") and (b"material-icons" in self.data or b"material-symbols" in self.data)
 
     def has(self, word: bytes) -> bool:
         """Whether a word stands anywhere in the page."""
-        return contains(np.frombuffer(self.data, np.uint8), np.frombuffer(word, np.uint8))
+        return bool(places(self.data, word))
 
     def tag(self, number: int) -> bytes:
         return self.data[self.begin[number] : self.end[number]]

@@ -78,7 +78,7 @@ def hidden_elements(source: Source, together: Units, kept: np.ndarray, words: np
     blocks.
     """
     blocks = source.page.blocks
-    if not (np.bitwise_or.reduce(blocks.bits, where=kept) & HIDDEN or (kept & blocks.marked).any()):
+    if not (np.bitwise_or.reduce(blocks.bits[kept]) & HIDDEN or (kept & blocks.marked).any()):
         return {}
     elements = list(_elements(source, together, kept, words))
     covered = [each.first for each in elements]

@@ -9,7 +9,7 @@ from gristmill.tasks.extraction.nesting import Enclosing, enclosing
 from gristmill.tasks.extraction.rendering.code_places import broken, containers, is_code_table
 from gristmill.tasks.extraction.rendering.data_tables import is_data
 from gristmill.tasks.extraction.rendering.source import Source
-from gristmill.tasks.extraction.vocabulary import HEADING, PREFORMATTED, E, Page
+from gristmill.tasks.extraction.vocabulary import HEADING, E, Page
 from gristmill.tasks.kernels.compiled import nb
 
 _PARTS = np.array([E[name] for name in "article nav aside footer main form dialog".split()], np.uint8)
@@ -124,12 +124,11 @@ class Units(NamedTuple):
 def units(source: Source) -> Units:
     """The code and the tables of data of a page."""
     page = source.page
-    around, tables = enclosing(page)
+    around, tables, unit, code, filled = enclosing(page)
     node = page.blocks.node
-    unit = np.where(page.blocks.kind == PREFORMATTED, around.code[node], -1)
-    wholes = {each: _of_node(source, each, CODE) for each in sorted(set(unit[unit > 0].tolist()))}
+    wholes = {each: _of_node(source, each, CODE) for each in code.tolist()}
     table = around.table[node]
-    for each in np.unique(table[table > 0]).tolist() if table.max(initial=-1) > 0 else ():
+    for each in filled.tolist():
         first, last = int(page.nodes.first[each]), int(page.nodes.last[each])
         within = int(around.code[each])  # a `pre` around the table
         if not tables.inner[each] and is_code_table(source, first, last, within > 0):
@@ -151,7 +150,7 @@ def units(source: Source) -> Units:
             unit[inside] = key
     if source.has(b"sig-object"):
         _signatures(source, around, unit, wholes)
-    return Units(np.maximum(unit, 0), wholes, around)
+    return Units(unit, wholes, around)
 
 
 def _of_node(source: Source, node: int, kind: int) -> Whole:
@@ -203,11 +202,27 @@ def shared(page: Page, likely: np.ndarray, words: np.ndarray, unit: np.ndarray) 
     return np.where(unit > 0, mean[unit], likely).astype(np.float32)
 
 
+@nb.njit(nogil=True, cache=True)
+def unit_sums(page: Page, unit: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(bytes of text, code points of it inside of links) of each unit: int64."""
+    count = 1
+    for u in unit:
+        count = max(count, u + 1)
+    size, linked = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    for k in range(len(unit)):
+        size[unit[k]] += page.blocks.end[k] - page.blocks.begin[k]
+        linked[unit[k]] += page.blocks.linked[k]
+    return size, linked
+
+
+@nb.njit(nogil=True, cache=True)
 def indexes(page: Page, unit: np.ndarray) -> np.ndarray:
     """Whether half of each unit's text is links."""
-    blocks = page.blocks
-    linked, size = (np.bincount(unit, each) for each in (blocks.linked, blocks.end - blocks.begin))
-    return linked >= _INDEX * size
+    size, linked = unit_sums(page, unit)
+    is_index = np.empty(len(size), np.bool_)
+    for u in range(len(size)):
+        is_index[u] = linked[u] >= _INDEX * size[u]
+    return is_index
 
 
 def _signatures(source: Source, around: Enclosing, unit: np.ndarray, wholes: dict[int, Whole]) -> None:

@@ -195,7 +195,8 @@ URL = "https://mill.example/a/b?c=1"
     ],
 )
 def test_metadata(head, expected):
-    found = metadata(f"<html><head>{head}", URL)
+    page = f"<html><head>{head}"
+    found = metadata(page, page.encode(), URL)
     assert set(found) == {"title", "canonical_url", "published"}
     assert {name: found[name] for name in expected} == expected
 
@@ -207,7 +208,7 @@ def test_metadata(head, expected):
 def test_metadata_of_hostile_heads_takes_no_longer_than_reading_them(piece):
     page = piece * (2_000_000 // len(piece)) + "application/ld+json" * 1000
     start = time.thread_time()
-    metadata(page, URL)
+    metadata(page, page.encode(), URL)
     assert time.thread_time() - start < 10
 
 
