@@ -167,8 +167,8 @@ def date_lines(recipe: "Recipe", corpus: "Corpus") -> Iterator[str]:
 
 
 def damage_lines(corpus: "Corpus") -> Iterator[str]:
-    """A sentence about records that could not be read, with the first damage of a few files. Everything that is lost with
-    a damaged record, such as the rest of a compressed file, counts as one document."""
+    """A sentence about records that could not be read, with the first damage of a few files. Everything that is lost
+    with a damaged record, such as the rest of a compressed file, counts as one document."""
     count = sum(row.drops.get(DAMAGED, 0) for row in funnel((corpus.extracted,)))
     if not count:
         return
