@@ -176,14 +176,12 @@ def split_shard(folder: str, shard: int, documents: str, kept: str, verdicts: Co
     verdict_rows = verdicts.read(shard)
     verdict_rows = verdict_rows.take(pc.sort_indices(pc.index_in(verdict_rows["id"], arriving["id"].combine_chunks())))
     shared = zip(verdict_rows["size"].to_pylist(), _shared(documents, verdict_rows, settings), strict=True)
-    losses = ledger.from_columns(
-        {
-            "id": verdict_rows["id"],
-            "step": pa.repeat(settings.step, len(verdict_rows)),
-            "rule": pa.repeat(settings.rule, len(verdict_rows)),
-            "detail": pa.array([f"group of {size}: {what}" for size, what in shared], pa.string()),
-            "representative": verdict_rows["representative"],
-        }
+    losses = ledger.drops(
+        settings.step,
+        settings.rule,
+        verdict_rows["id"],
+        detail=pa.array([f"group of {size}: {what}" for size, what in shared], pa.string()),
+        representative=verdict_rows["representative"],
     )
     return ledger.write_selection(folder, shard, arriving, [(settings.step, losses)])
 
