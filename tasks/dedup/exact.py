@@ -46,7 +46,7 @@ class Exact(KeepOrder, CorpusStep):
 
 
 class ContentDedup(Exact):
-    """Of documents with the same words in the same order, keep one.
+    """Keep one of the documents with the same words in the same order.
 
     Words are runs of letters, marks and numbers (Unicode's L, M, N), lower-cased; punctuation, symbols, white space and
     lines do not count, and soft hyphens and zero-width marks leave no trace. The digest is that of the words, joined by
@@ -60,7 +60,7 @@ class ContentDedup(Exact):
 
 
 class UrlDedup(Exact):
-    """Of documents with the same URL, keep one: by default the most recently crawled.
+    """Keep one of the documents with the same URL: by default the most recently crawled.
 
     A document without a URL, or whose URL has no canonical form, is kept.
 

@@ -127,7 +127,7 @@ class Clustered(KeepOrder, CorpusStep):
 
 
 class SemanticDedup(Clustered):
-    """Of documents with nearly the same vector, keep one (SemDeDup, Abbas et al. 2023, arXiv 2303.09540).
+    """Keep one of the documents with nearly the same vector (SemDeDup, Abbas et al. 2023, arXiv 2303.09540).
 
     The step `embedding` must come first. Its vectors are divided into clusters, and compared with all others in their
     cluster. In keep order, a document is dropped if its cosine similarity with an earlier kept document is at least

@@ -115,7 +115,7 @@ def _accepted_scores(
 
 
 def bounds_of(record: Mapping[str, Any]) -> tuple[Bound, ...]:
-    """Those that `find_bounds` has recorded."""
+    """The bounds that `find_bounds` has recorded."""
     return tuple(Bound(**_with_pairs(bound)) for bound in record["bounds"])
 
 

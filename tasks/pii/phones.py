@@ -412,7 +412,7 @@ def foreign_phones(value: bytes, before: bytes, after: bytes, regions: Regions) 
 
 
 def _folded(character: str) -> str:
-    """One character of ASCII for one that may be in a number, or near it; itself if there is none."""
+    """The ASCII form of a character that may be in a number, or near it; the character itself if it has none."""
     digit = unicodedata.digit(character, None)
     if digit is not None:
         return str(digit)

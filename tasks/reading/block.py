@@ -41,7 +41,7 @@ def differs(header_value: bytes, contents: Iterable[bytes]) -> str | None:
 
 
 def _bytes(value: str, length: int) -> bytes | None:
-    """Of the readings of a value, the one that has the algorithm's length."""
+    """The reading of a value that has the algorithm's length."""
     for read in (bytes.fromhex, lambda v: base64.b32decode(v + "=" * (-len(v) % 8), casefold=True), _base64):
         try:
             data = read(value)

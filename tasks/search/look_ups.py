@@ -270,7 +270,7 @@ def longest_matches(
 
 
 def rooms(shards: Iterable[SearchedShard], size: int) -> list[int]:
-    """Of each shard in how many places a text of `size` tokens begins within a document."""
+    """The number of places in each shard at which a text of `size` tokens begins within a document."""
     return [int(np.maximum(_lengths(shard) - size, 0).sum()) for shard in shards]
 
 

@@ -345,7 +345,7 @@ def _process(number: int) -> psutil.Process | None:
 
 
 def _status(process: psutil.Process | None) -> str:
-    """As psutil has it; empty for a process that is gone."""
+    """The status of a process from psutil; empty for a process that is gone."""
     try:
         return process.status() if process else ""
     except psutil.NoSuchProcess:
