@@ -107,7 +107,7 @@ def tallied(
     """Of each phrase what is found in what is trained on, and in what was dropped: with up to `n` documents of both.
     All shards are opened once."""
     found = [(Tally(), Tally()) for _ in phrases]
-    for kept, tallies in index.each(workers, partial(look_ups.tallies, phrases=phrases, most=n), dropped):
+    for kept, tallies in index.each(workers, partial(look_ups.tallies, phrases=phrases, limit=n), dropped):
         for totals, tally in zip(found, tallies, strict=True):
             totals[not kept].add(tally, n)
     return found
