@@ -42,7 +42,7 @@ def loads(data: bytes, path: str) -> dict[str, Any]:
 
 
 def content(data: bytes, path: str) -> dict[str, Any]:
-    """As `loads`, for a file with any name: the value has it as `file`."""
+    """The same as `loads`, for a file with any name: the value has it as `file`."""
     if data[:_END] != b'%s%s",' % (_BEGIN, files.digest(data[_END:]).encode()):
         raise damaged(path, "is not what was written")
     value = orjson.loads(data)

@@ -189,8 +189,9 @@ def recording(folder: str) -> Iterator[dict[str, dict[str, Any]]]:
 
 
 def facts(f: IO[bytes]) -> dict[str, Any]:
-    """By what a damaged file is recognized: `bytes`; `content`, the xxh3-128 of all of it; and of a Parquet file, whose
-    pages have checksums of their own, `footer`, the digest of the end that says where they are. Reads the file once."""
+    """The facts by which a damaged file is recognized: `bytes`; `content`, the xxh3-128 of all of it; and of a Parquet
+    file, whose pages have checksums of their own, `footer`, the digest of the end that says where they are. Reads the
+    file once."""
     size = f.seek(0, os.SEEK_END)
     f.seek(0)
     digest = xxhash.xxh3_128()

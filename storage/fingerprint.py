@@ -98,7 +98,7 @@ def folder_files(folder: str) -> list[str]:
 
 
 def _content(path: str) -> str:
-    """Of a file its content, of a folder the names and contents of its files, and where its links lead."""
+    """The content of a file, or the names and contents of a folder's files, and where its links lead."""
     if not os.path.isdir(path):
         return files.checksum(path)
     lines = []
@@ -110,5 +110,5 @@ def _content(path: str) -> str:
 
 
 def _digest(lines: Sequence[str]) -> str:
-    """Of lines with names of files, which need not be UTF-8."""
+    """The digest of lines with names of files, which need not be UTF-8."""
     return files.digest("\n".join(lines).encode("utf-8", "surrogateescape"))

@@ -127,7 +127,7 @@ class FinishedStage(StageFolder):
 
     @property
     def bytes(self) -> int:
-        """Of all its files."""
+        """The size of all its files."""
         return self._manifest["parts"]["bytes"]
 
     @property

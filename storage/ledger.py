@@ -24,12 +24,21 @@ def from_rows(rows: list[dict]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=LEDGER)
 
 
-def from_columns(columns: dict[str, Any]) -> pa.Table:
-    """Ledger rows, given as columns of one length; those that are not given are null."""
-    rows = len(columns["id"])
-    ledger_columns = {field.name: columns.get(field.name) for field in LEDGER}
-    absent = {field.name: pa.nulls(rows, field.type) for field in LEDGER if ledger_columns[field.name] is None}
-    return pa.table(ledger_columns | absent).cast(LEDGER)
+def drops(step: str, rule: str, ids: pa.Array | pa.ChunkedArray, **columns: Any) -> pa.Table:
+    """Ledger rows of documents that a rule of a step dropped.
+
+    `columns`: other columns of LEDGER, as arrays, or as one number for all documents; the remaining columns are null.
+    """
+    values = {"step": step, "rule": rule, "id": ids, **columns}
+    ledger_columns = {}
+    for field in LEDGER:
+        value = values.get(field.name)
+        if value is None:
+            value = pa.nulls(len(ids), field.type)
+        elif isinstance(value, str | int | float):
+            value = pa.repeat(value, len(ids))
+        ledger_columns[field.name] = value
+    return pa.table(ledger_columns).cast(LEDGER)
 
 
 def count(step: str, rows_in: int, characters_in: int | None, dropped: pa.Table, characters: int | None) -> dict:
@@ -78,7 +87,7 @@ def balance(where: str, rows_in: int, rows_out: int, steps: list[dict], ledger: 
 
 
 def balance_edits(where: str, steps: list[dict], edits: pa.Table) -> None:
-    """Check that the edits of one shard are those that its steps have counted. Raises LedgerError."""
+    """Check that the edits of one shard are the ones that its steps have counted. Raises LedgerError."""
     recorded_counts = {(s["step"], rule): n for s in steps for rule, n in s.get("edits", {}).items()}
     file_counts = tally(edits, "step", "rule")
     if recorded_counts != file_counts:

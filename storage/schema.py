@@ -47,7 +47,7 @@ def documents_with(own: pa.Schema) -> pa.Schema:
 
 
 def carried(schema: pa.Schema) -> list[str]:
-    """Of a table with documents the names of DOCUMENTS, and of the columns of the sources' own."""
+    """The columns of a table with documents that are in DOCUMENTS, and the columns of the sources' own."""
     return list(dict.fromkeys([*DOCUMENTS.names, *own_of(schema)]))
 
 

@@ -181,7 +181,7 @@ def key_of(file: CheckedFile, path: str) -> str:
 
 
 def ends_of_groups(file: CheckedFile, path: str) -> Iterator[tuple[int, int, int]]:
-    """Of each row group the smallest key, the largest, and its bytes when it is read; from the footer."""
+    """For each row group the smallest key, the largest, and its bytes when it is read; from the footer."""
     column = file.schema.names.index(key_of(file, path))
     for group in range(file.metadata.num_row_groups):
         yield *_ends(file, column, group), file.metadata.row_group(group).total_byte_size

@@ -216,7 +216,7 @@ def _vocabulary(config: dict[str, Any]) -> dict[str, int]:
 
 
 def _names(config: dict[str, Any]) -> list[str]:
-    """By id; an id that is not taken has an empty name."""
+    """Names of tokens by id; an id that is not used has an empty name."""
     names_by_id = {i: name for name, i in _vocabulary(config).items()}
     names_by_id |= {token["id"]: token["content"] for token in config.get("added_tokens") or []}
     return [names_by_id.get(i, "") for i in range(max(names_by_id) + 1)]

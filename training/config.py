@@ -317,7 +317,7 @@ class TrainingConfig(CheckedSettings):
 
     @property
     def filled(self) -> dict[str, Any]:
-        """By name, the values of settings of learning that are None, or that a dump omits at their defaults."""
+        """The values, by name, of settings of learning that are None, or that a dump omits at their defaults."""
         rates = dict(zip(("learning_rate", "embedding_rate"), self.rates, strict=True))
         return rates | {"loss_scaling": self.loss_scaling}
 
@@ -382,7 +382,7 @@ class TrackingConfig(CheckedSettings):
 
 
 class RunConfig(CheckedSettings):
-    """One run, as RUN.json holds it. Machine matters (paths, tracking, time limits) join the recipe's here."""
+    """The settings of a run, as RUN.json holds them: the recipe's, and the machine's (paths, tracking, time limits)."""
 
     model: ModelConfig
     training: TrainingConfig

@@ -263,7 +263,7 @@ class Decoder(nn.Module):
         return values[0].clone() if self.last else values  # FSDP warns of views
 
     def scores(self, tokens: torch.Tensor, targets: torch.Tensor, arrived: torch.Tensor | None = None) -> torch.Tensor:
-        """As `losses`, and 1 for each target that is not the likeliest token, else 0: (2, batch, length)."""
+        """`losses`, and 1 for each target that is not the likeliest token, else 0: (2, batch, length)."""
         self.check_causal()
         return self._each(self.each_score, tokens, targets, arrived).clone()
 

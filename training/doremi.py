@@ -61,7 +61,8 @@ SCHEMA = pa.schema(
 
 
 class DoReMiRun(CheckedSettings):
-    """One run, as RUN.json holds it. `reference`: the folder with a model's config.json and model.safetensors."""
+    """The settings of a run, as RUN.json holds them. `reference`: the folder with a model's config.json and
+    model.safetensors."""
 
     model: ModelConfig
     training: TrainingConfig
@@ -192,7 +193,7 @@ def cut(
 
 @torch.no_grad()
 def excess_sums(model: Decoder, reference: Decoder, pieces: list[Piece], domains: int, world: World) -> torch.Tensor:
-    """Of each domain, over all ranks: clipped excess losses of its tokens summed, and their number; float64
+    """For each domain, over all ranks: the sum of its tokens' clipped excess losses, and their number; float64
     (domains, 2)."""
     sums = torch.zeros((domains, 2), dtype=torch.float64, device=world.device)
     for x, y, sources in pieces:
@@ -212,7 +213,7 @@ def learn(
     training: TrainingConfig,
     world: World,
 ) -> None:
-    """One update. `tokens`: of each domain in the whole batch, over all ranks."""
+    """Take one optimizer step. `tokens`: of each domain in the whole batch, over all ranks."""
     of_token = weights / (weights * tokens).sum()
     for index, (x, y, sources) in enumerate(pieces):
         begin_micro_batch(model, training, world, last=index == len(pieces) - 1)
@@ -226,7 +227,7 @@ def learn(
 
 
 def main(run_json: str) -> None:
-    """One rank."""
+    """Run one rank."""
     if PARENT in os.environ:
         die_with_parent(int(os.environ[PARENT]))
     heartbeat.begin()

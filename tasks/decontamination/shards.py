@@ -135,15 +135,9 @@ def drop_shard(folder: str, shard: int, kept: str, hits: str, threshold: float) 
     matches = matches.take(order)
     ids = matches["id"].to_numpy(zero_copy_only=False)
     worst = matches.take(pa.array(np.flatnonzero(np.append(True, ids[1:] != ids[:-1])[: len(ids)])))
-    rows_ = {
-        "id": worst["id"],
-        "step": pa.repeat(STEP, len(worst)),
-        "rule": pa.repeat(_DROP, len(worst)),
-        "value": worst["score"],
-        "threshold": pa.repeat(threshold, len(worst)),
-        "detail": pc.binary_join_element_wise(worst["benchmark"], worst["item"], ":"),
-    }
-    return ledger.write_selection(folder, shard, arriving, [(STEP, ledger.from_columns(rows_))])
+    items = pc.binary_join_element_wise(worst["benchmark"], worst["item"], ":")
+    drops = ledger.drops(STEP, _DROP, worst["id"], value=worst["score"], threshold=threshold, detail=items)
+    return ledger.write_selection(folder, shard, arriving, [(STEP, drops)])
 
 
 def cut_shard(folder: str, shard: int, documents: str, kept: str, hits: str, policy: Policy) -> dict:
@@ -168,7 +162,15 @@ def cut_shard(folder: str, shard: int, documents: str, kept: str, hits: str, pol
         short = np.flatnonzero(lengths < policy.min_characters)
         texts.append(remaining)
         cuts.append(rows(ids, STEP, text, edits, keeps_removed=True))
-        drops.append(_too_short(ids, short, lengths[short], policy))
+        drops.append(
+            ledger.drops(
+                STEP,
+                _SHORT,
+                ids.take(pa.array(short)),
+                value=lengths[short].astype(np.float64),
+                threshold=policy.min_characters,
+            )
+        )
         first_row += len(part)
     whole = pa.chunked_array(texts)
     return write_cut(folder, shard, STEP, arriving, touched, whole, pa.concat_tables(cuts), pa.concat_tables(drops))
@@ -191,18 +193,6 @@ def _bytes(texts: pa.ChunkedArray, document: np.ndarray, place: np.ndarray) -> n
     strings = texts.take(pa.array(document)).to_pylist()
     lengths = [len(text[:position].encode()) for text, position in zip(strings, place.tolist(), strict=True)]
     return np.array(lengths, np.int64)
-
-
-def _too_short(ids: pa.Array, short: np.ndarray, lengths: np.ndarray, policy: Policy) -> pa.Table:
-    return ledger.from_columns(
-        {
-            "id": ids.take(pa.array(short)),
-            "step": pa.repeat(STEP, len(short)),
-            "rule": pa.repeat(_SHORT, len(short)),
-            "value": lengths.astype(np.float64),
-            "threshold": pa.repeat(float(policy.min_characters), len(short)),
-        }
-    )
 
 
 def split_file(folder: str, kind: str, benchmark: str) -> str:

@@ -46,7 +46,7 @@ class Exact(KeepOrder, CorpusStep):
 
 
 class ContentDedup(Exact):
-    """Of documents with the same words in the same order, keep one.
+    """Keep one of the documents with the same words in the same order.
 
     Words are runs of letters, marks and numbers (Unicode's L, M, N), lower-cased; punctuation, symbols, white space and
     lines do not count, and soft hyphens and zero-width marks leave no trace. The digest is that of the words, joined by
@@ -60,7 +60,7 @@ class ContentDedup(Exact):
 
 
 class UrlDedup(Exact):
-    """Of documents with the same URL, keep one: by default the most recently crawled.
+    """Keep one of the documents with the same URL: by default the most recently crawled.
 
     A document without a URL, or whose URL has no canonical form, is kept.
 
@@ -176,14 +176,12 @@ def split_shard(folder: str, shard: int, documents: str, kept: str, verdicts: Co
     verdict_rows = verdicts.read(shard)
     verdict_rows = verdict_rows.take(pc.sort_indices(pc.index_in(verdict_rows["id"], arriving["id"].combine_chunks())))
     shared = zip(verdict_rows["size"].to_pylist(), _shared(documents, verdict_rows, settings), strict=True)
-    losses = ledger.from_columns(
-        {
-            "id": verdict_rows["id"],
-            "step": pa.repeat(settings.step, len(verdict_rows)),
-            "rule": pa.repeat(settings.rule, len(verdict_rows)),
-            "detail": pa.array([f"group of {size}: {what}" for size, what in shared], pa.string()),
-            "representative": verdict_rows["representative"],
-        }
+    losses = ledger.drops(
+        settings.step,
+        settings.rule,
+        verdict_rows["id"],
+        detail=pa.array([f"group of {size}: {what}" for size, what in shared], pa.string()),
+        representative=verdict_rows["representative"],
     )
     return ledger.write_selection(folder, shard, arriving, [(settings.step, losses)])
 

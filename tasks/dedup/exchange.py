@@ -74,7 +74,7 @@ class KeyRanges:
         return self.first + number * self.units // self.ranges * self.each
 
     def bounds(self, number: int) -> tuple[int, int]:
-        """From which key on, and up to which, a range is."""
+        """The first key of a range, and the first key after it."""
         return self.begin(number), self.begin(number + 1)
 
     def ends(self) -> list[int]:
@@ -91,7 +91,7 @@ class KeyRanges:
         return [*range(low, high, self.each), high]
 
     def unit_bounds(self, unit: int) -> tuple[int, int]:
-        """From which key on, and up to which, a unit is."""
+        """The first key of a unit, and the first key after it."""
         low = self.first + unit * self.each
         return low, low + self.each
 

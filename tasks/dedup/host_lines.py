@@ -226,7 +226,7 @@ def _blocks(text: "kernels.scan.Scan") -> tuple[np.ndarray, np.ndarray]:
 
 
 def _in_listing(text: "kernels.scan.Scan") -> np.ndarray:
-    """Of each line whether it is in a listing of Markdown, after its first line. Listings begin and end with ```."""
+    """Whether each line is in a listing of Markdown, after its first line. Listings begin and end with ```."""
     start, stop = text.spans("lines")
     is_fence = stop - start >= 3
     for at in range(3):
@@ -236,7 +236,7 @@ def _in_listing(text: "kernels.scan.Scan") -> np.ndarray:
 
 
 def _size_together(text: "kernels.scan.Scan", size: np.ndarray) -> np.ndarray:
-    """Of each line the size of all lines that it belongs to, its own among them; 0 for a blank line."""
+    """For each line the size of all lines that it belongs to, including its own; 0 for a blank line."""
     start, stop = _blocks(text)
     before = np.append(0, np.cumsum(size))
     sizes = np.zeros(len(size), np.int64)

@@ -352,14 +352,8 @@ def _too_short(ids: pa.Array, text: kernels.scan.Scan, edits: Edits, step: Passa
     for rule, (threshold, counts) in least.items():
         short = np.flatnonzero(alive & (counts < threshold))
         alive[short] = False
-        columns = {
-            "id": ids.take(pa.array(short)),
-            "step": pa.repeat(step.step, len(short)),
-            "rule": pa.repeat(rule, len(short)),
-            "value": counts[short].astype(np.float64),
-            "threshold": pa.repeat(float(threshold), len(short)),
-        }
-        drops.append(ledger.from_columns(columns))
+        short_ids, values = ids.take(pa.array(short)), counts[short].astype(np.float64)
+        drops.append(ledger.drops(step.step, rule, short_ids, value=values, threshold=threshold))
     return pa.concat_tables(drops)
 
 

@@ -127,7 +127,7 @@ class Clustered(KeepOrder, CorpusStep):
 
 
 class SemanticDedup(Clustered):
-    """Of documents with nearly the same vector, keep one (SemDeDup, Abbas et al. 2023, arXiv 2303.09540).
+    """Keep one of the documents with nearly the same vector (SemDeDup, Abbas et al. 2023, arXiv 2303.09540).
 
     The step `embedding` must come first. Its vectors are divided into clusters, and compared with all others in their
     cluster. In keep order, a document is dropped if its cosine similarity with an earlier kept document is at least
@@ -312,15 +312,8 @@ def split_shard(folder: str, shard: int, kept: str, verdicts: CollectedShards, s
     arriving = parquet.read_table(kept, SELECTION.names)
     verdict_rows = verdicts.read(shard)
     verdict_rows = verdict_rows.take(pc.sort_indices(pc.index_in(verdict_rows["id"], arriving["id"].combine_chunks())))
-    losses = ledger.from_columns(
-        {
-            "id": verdict_rows["id"],
-            "step": pa.repeat(step, len(verdict_rows)),
-            "rule": pa.repeat(rule, len(verdict_rows)),
-            "detail": verdict_rows["detail"],
-            "representative": verdict_rows["representative"],
-        }
-    )
+    reasons = {name: verdict_rows[name] for name in ("detail", "representative")}
+    losses = ledger.drops(step, rule, verdict_rows["id"], **reasons)
     return ledger.write_selection(folder, shard, arriving, [(step, losses)])
 
 

@@ -84,14 +84,9 @@ def drop_shard(
 
 
 def _drop_rows(settings: SubstringDedup, rule: str, ids: pa.Array, rows: np.ndarray, values: np.ndarray) -> pa.Table:
-    return ledger.from_columns(
-        {
-            "id": ids.take(pa.array(rows)),
-            "step": pa.repeat(settings.step, len(rows)),
-            "rule": pa.repeat(rule, len(rows)),
-            "value": values.astype(np.float64),
-            "threshold": pa.repeat(float(getattr(settings, rule)), len(rows)),
-        }
+    threshold = getattr(settings, rule)
+    return ledger.drops(
+        settings.step, rule, ids.take(pa.array(rows)), value=values.astype(np.float64), threshold=threshold
     )
 
 

@@ -44,13 +44,13 @@ def _listed_ids(lists: Url) -> list[tuple[str, pa.Array]]:
     ]
 
 
-def entries(lists: Url, most: int) -> list[str] | None:
-    """All entries of the lists, as `taken_down` names them (`list: entry`); None for more lines than `most`."""
+def entries(lists: Url, max_entries: int) -> list[str] | None:
+    """All entries of the lists, as `taken_down` names them (`list: entry`); None for more lines than `max_entries`."""
     names: list[str] = []
     for address, checksum in lists.checksums:
         for one in read_entries(address, (), checksum):
             for lines in one.lines:
-                if len(names) + len(lines) > most:
+                if len(names) + len(lines) > max_entries:
                     return None
                 texts = [line.decode("utf-8", "replace") for line in lines]
                 keys = [listed_address(text, lists.canonical).removeprefix("=") or text for text in texts]

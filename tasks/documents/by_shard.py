@@ -78,7 +78,7 @@ class Names(_ByShard[str]):
 
     @classmethod
     def of(cls, names: Iterable[str]) -> "Names":
-        """Those of one name a shard."""
+        """The names of shards with one name each."""
         if isinstance(names, cls):
             return names
         return cls(tuple((name, sum(1 for _ in run)) for name, run in groupby(names)))
@@ -125,7 +125,7 @@ class Parts(_ByShard[str]):
 
 @dataclass(frozen=True)
 class PartsOfSeveral(_ByShard[tuple[str, ...]]):
-    """Of each of some shards its parts in several folders, by path."""
+    """The parts of each of some shards in several folders, by path."""
 
     folders: tuple[str, ...]
     shards: Shards

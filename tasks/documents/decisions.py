@@ -65,13 +65,7 @@ def decide(signals: pa.Table, decisions: Decisions) -> list[tuple[str, pa.Table]
             fails, reason = _judged(signals, step, rule)
             drop_rows = np.flatnonzero(fails & kept)
             kept[drop_rows] = False
-            columns = {
-                "id": signals["id"].take(drop_rows),
-                "step": pa.repeat(step, len(drop_rows)),
-                "rule": pa.repeat(rule.rule, len(drop_rows)),
-                **reason(drop_rows),
-            }
-            rows.append(ledger.from_columns(columns))
+            rows.append(ledger.drops(step, rule.rule, signals["id"].take(drop_rows), **reason(drop_rows)))
         decided.append((step, pa.concat_tables(rows)))
     return decided
 

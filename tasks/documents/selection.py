@@ -1,7 +1,7 @@
 """Documents joined with what later steps know of them, always by id and never by position; single rows of a shard;
 and choices of documents by a keyed hash."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from itertools import pairwise
 from typing import Annotated
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import xxhash
 from pydantic import Field
 
-from gristmill.storage import parquet
+from gristmill.storage import layout, parquet
 from gristmill.storage.parquet import open_checked
 from gristmill.tasks.documents.step import Settings
 
@@ -66,6 +66,15 @@ def select_groups(documents: str, kept: str, columns: list[str]) -> Iterator[pa.
 def _all_found(n_rows: int, n_ids: int, documents: str, kept: str) -> None:
     if n_rows != n_ids:
         raise LookupError(f"{kept} names {n_ids} documents, {documents} holds {n_rows} of them")
+
+
+def null_columns_shard(folder: str, shard: int, kept: str, columns: Mapping[str, pa.DataType]) -> dict:
+    """Write `id` and `columns`, null, for a selection of a source without a step, so that every shard has the
+    columns."""
+    ids = parquet.read_table(kept, ["id"])["id"]
+    nulls = {name: pa.nulls(len(ids), kind) for name, kind in columns.items()}
+    parquet.write_table(layout.part(folder, shard), pa.table({"id": ids, **nulls}))
+    return {"rows": len(ids)}
 
 
 def gather(parts: tuple[str, ...], kept: str, columns: list[str]) -> pa.Table:

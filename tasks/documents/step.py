@@ -237,7 +237,7 @@ class Step(Scope):
 
     @property
     def part_versions(self) -> Mapping[str, int]:
-        """By name the versions of those parts of the work that only some settings ask for: when one is raised, the
+        """The versions, by name, of parts of the work that only some settings use: when one is raised, the
         stages of recipes without it stay."""
         return {}
 

@@ -263,5 +263,5 @@ def _by_host(sampled: pa.Table) -> np.ndarray:
 
 
 def evaluated_part(texts: pa.ChunkedArray, characters: int) -> pa.ChunkedArray:
-    """Of each text its first code points."""
+    """The first code points of each text."""
     return pc.utf8_slice_codeunits(texts, 0, characters)

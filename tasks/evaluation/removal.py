@@ -167,7 +167,7 @@ def _write(folder: str, shard: int, name: str, values: pa.ChunkedArray) -> None:
 
 
 def _related(folder: str, shard: int, extracted: str) -> dict[str, str]:
-    """By id the rule for each document of a shard that is a rewrite of an evaluation document, or what an evaluated
+    """The rule, by id, for each document of a shard that is a rewrite of an evaluation document, or what an evaluated
     rewrite is from."""
     path = files.join(rewrites_folder(folder), f"{shard:05d}.parquet")
     ids = parquet.read_table(path)["id"].to_pylist() if files.exists(path) else []

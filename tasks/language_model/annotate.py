@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 
 from gristmill.storage import layout, parquet
 from gristmill.storage.damage import RecordedFile
-from gristmill.tasks.documents.selection import gather
+from gristmill.tasks.documents.selection import gather, null_columns_shard
 from gristmill.tasks.documents.step import Clause, CorpusStep, Decision, Problem, Settings, Signal
 from gristmill.tasks.language_model import prompts
 from gristmill.tasks.language_model.answers import Answer, AnswerStore, Request
@@ -270,10 +270,8 @@ def annotate_shard(
 
 def null_shard(folder: str, shard: int, kept: str, annotation: AnnotationRecord) -> dict:
     """Write the columns of the step for the documents of a source that it does not apply to: all null."""
-    ids = parquet.read_table(kept, ["id"])["id"]
-    table = {f"{annotation.step}_{name}": pa.nulls(len(ids), kind) for name, kind in annotation.arrow().items()}
-    parquet.write_table(layout.part(folder, shard), pa.table({"id": ids, **table}))
-    return {"rows": len(ids)}
+    columns = {f"{annotation.step}_{name}": kind for name, kind in annotation.arrow().items()}
+    return null_columns_shard(folder, shard, kept, columns)
 
 
 def _joined(kind: str, values: Sequence[Any]) -> Any:

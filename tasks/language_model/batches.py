@@ -253,7 +253,7 @@ class Batches:
             after = page.data[-1].id
 
     async def _call(self, attempt: Callable[[], Awaitable[T]], lacks: str) -> T:
-        """As `Client.call`, with a time limit for each attempt. `lacks`: what a server that answers 404 does not
+        """`Client.call` with a time limit for each attempt. `lacks`: what a server that answers 404 does not
         have."""
 
         async def limited() -> T:

@@ -29,7 +29,7 @@ from gristmill.tasks.documents.selection import gather, uniform
 from gristmill.tasks.documents.step import Settings
 
 Thresholds = Mapping[str, float]
-"""By stratum the highest hash of the sample."""
+"""The highest hash of the sample by stratum."""
 
 MAX_STRATA = 10_000
 MAX_NUMBERS = 32  # different ones of a column that has a stratum for each
@@ -65,7 +65,7 @@ class Sampling(Settings):
 
 
 Bounds = Mapping[str, Sequence[float]]
-"""By column the ends of its strata."""
+"""The ends of the strata by column."""
 
 
 def strata(table: pa.Table, by: Sequence[str], single: Collection[str] = (), bounds: Bounds | None = None) -> list[str]:
@@ -250,7 +250,7 @@ def thresholds_of(sample: tuple[RecordedFile, ...]) -> Thresholds | None:
 def weights_of(
     table: pa.Table, by: Sequence[str], bounds: Bounds, sample: tuple[RecordedFile, ...]
 ) -> dict[str, float | None]:
-    """By id the weight that each document of a table has if it is in the sample. `sample`: also with the weights."""
+    """The weight, by id, that each document of a table has if it is in the sample. `sample`: also with the weights."""
     weights = orjson.loads(sample[1].read())
     labels = strata(table, by, single_columns(weights, by), bounds)
     return dict(zip(table["id"].to_pylist(), map(weights.get, labels), strict=True))

@@ -122,7 +122,7 @@ class OnnxModel:
         self._output = self._session.get_outputs()[0].name
 
     def pooled(self, encoded: "tokenizers.Encoding") -> np.ndarray | None:
-        """One vector, float64 (dimension,), of the tokens of a text; None where it has none."""
+        """The vector, float64 (dimension,), of a text's tokens; None where it has none."""
         if not encoded.ids:
             return None
         encodings = dict(zip(_INPUTS, (encoded.ids, encoded.attention_mask, encoded.type_ids), strict=True))

@@ -25,7 +25,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from gristmill.storage import files, layout, parquet
-from gristmill.tasks.documents.selection import select
+from gristmill.tasks.documents.selection import null_columns_shard, select
 from gristmill.tasks.documents.step import Bound, CorpusStep, Settings
 from gristmill.tasks.engine import own_code
 
@@ -34,11 +34,8 @@ def null_scores_shard(
     folder: str, shard: int, kept: str, signals: tuple[str, ...], groups: tuple[str, ...] = ()
 ) -> dict:
     """Write `id`, the signals and the groups, null, of a selection's documents: so that every shard has the columns."""
-    ids = parquet.read_table(kept, ["id"])["id"]
-    nulls = {name: pa.nulls(len(ids), pa.float64()) for name in signals}
-    nulls |= {name: pa.nulls(len(ids), pa.string()) for name in groups}
-    parquet.write_table(layout.part(folder, shard), pa.table({"id": ids, **nulls}))
-    return {"rows": len(ids)}
+    columns = dict.fromkeys(signals, pa.float64()) | dict.fromkeys(groups, pa.string())
+    return null_columns_shard(folder, shard, kept, columns)
 
 
 def find_bounds(folder: str, number: int, work: str, settings: Settings, scores: Sequence[str]) -> dict:
@@ -118,7 +115,7 @@ def _accepted_scores(
 
 
 def bounds_of(record: Mapping[str, Any]) -> tuple[Bound, ...]:
-    """Those that `find_bounds` has recorded."""
+    """The bounds that `find_bounds` has recorded."""
     return tuple(Bound(**_with_pairs(bound)) for bound in record["bounds"])
 
 

@@ -105,7 +105,7 @@ def auc_estimate(
 
 
 def roc_auc_of_folds(good: np.ndarray, scores: np.ndarray, folds: np.ndarray) -> tuple[float, np.ndarray]:
-    """As `roc_auc`, of pairs within a fold, whose scores are of one model. Models of other folds are not as sure as
+    """`roc_auc` of pairs within a fold, whose scores are of one model. Models of other folds are not as sure as
     each other, and have seen fewer good documents where more are left out: between folds good documents are then below
     others. `folds`: int64 (n,)."""
     area, deviations, pairs = 0.0, np.zeros(len(good)), 0
@@ -144,7 +144,7 @@ def auc_half_width(
 
 
 def _class_sizes(good: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
-    """Of each document its share of its class."""
+    """Each document's share of its class."""
     weights = np.ones(len(good)) if weights is None else weights
     classes = np.where(good, weights[good].sum() or 1.0, weights[~good].sum() or 1.0)
     return weights / classes

@@ -83,7 +83,7 @@ def percentiles(
 
 
 def _interpolate(low: float, high: float, share: float) -> float:
-    """As numpy interpolates, to the last bit."""
+    """Interpolate as numpy does, to the last bit."""
     return high - (high - low) * (1 - share) if share >= 0.5 else low + (high - low) * share
 
 

@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 from gristmill.storage import files, layout, parquet
 from gristmill.storage.damage import RecordedFile
 from gristmill.storage.settings import Address
-from gristmill.tasks.documents.selection import Heldout, gather, select, uniform
+from gristmill.tasks.documents.selection import Heldout, gather, null_columns_shard, select, uniform
 from gristmill.tasks.documents.step import Bound, CorpusStep, Problem, Settings, Signal
 from gristmill.tasks.models import classifiers
 from gristmill.tasks.models.classifiers import (
@@ -368,11 +368,7 @@ def bucket_shard(folder: str, shard: int, edges: Mapping[str, Mapping[str, list[
 
 def unnumbered_shard(folder: str, shard: int, kept: str) -> dict:
     """Write `id` and a null `quality_bucket` for a selection of a source without the step."""
-    ids = parquet.read_table(kept, ["id"])["id"]
-    parquet.write_table(
-        layout.part(folder, shard), pa.table({"id": ids, "quality_bucket": pa.nulls(len(ids), pa.int32())})
-    )
-    return {"rows": len(ids)}
+    return null_columns_shard(folder, shard, kept, {"quality_bucket": pa.int32()})
 
 
 def _group(score: str) -> str | None:

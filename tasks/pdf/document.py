@@ -129,7 +129,7 @@ def without_running(pages: Sequence[list[Segment]], heights: Sequence[float]) ->
 
 
 def _edge(segments: Sequence[Segment], height: float, page: int) -> dict[int, set[tuple[str, int]]]:
-    """Of the outermost segments of a page, by their index, the texts that they count as, and the height in steps of 4
+    """For the outermost segments of a page, by their index, the texts that they count as, and the height in steps of 4
     points."""
     by_height = sorted(range(len(segments)), key=lambda k: -segments[k].top)
     outer = [k for k in by_height[:_EDGE] if segments[k].bottom > (1 - _HEAD) * height]

@@ -281,7 +281,7 @@ MAX_LEVEL = 6  # of Markdown and HTML
 
 @dataclass(frozen=True)
 class Entry:
-    """Of an outline. `level`: 1 for the outermost; `page` counts from 0."""
+    """An entry of an outline. `level`: 1 for the outermost; `page` counts from 0."""
 
     title: str
     level: int
@@ -316,7 +316,7 @@ def outline(document: pdfium.FPDF_DOCUMENT) -> list[Entry]:
 
 
 def heading_marks(page: pdfium.FPDF_PAGE) -> dict[int, int]:
-    """Of the marked content of a page that is tagged as a heading the level, by its number."""
+    """The levels of the marked content of a page that is tagged as a heading, by its number."""
     tree = pdfium.FPDF_StructTree_GetForPage(page)
     if not tree:
         return {}

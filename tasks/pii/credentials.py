@@ -206,7 +206,7 @@ _GIVEN = re.compile(
     rb"|[\"'][ \t]{0,4},[ \t]{0,4}(?=[\"']))"
     rb"(?:(?P<quote>[\"'`])(?P<quoted>[^\"'`\n]{6,64})(?P=quote)|(?P<bare>[^\s\"'`<>,;|]{8,65}))"
 )
-_BEHIND_OPTION = re.compile(
+_AFTER_OPTION = re.compile(
     rb"[ ](?:(?P<quote>[\"'])(?P<quoted>[^\"'\n]{6,64})(?P=quote)|(?P<bare>[^\s\"'`<>,;|-][^\s\"'`<>,;|]{7,64}))"
 )
 _END = b".,;:)]}"
@@ -243,7 +243,7 @@ def named_passwords(value: bytes, before: bytes, after: bytes) -> list[tuple[int
         return []
     match = _GIVEN.match(value)
     if not match and (option := _OPTION.search(before)) and option[0].startswith(b"-"):
-        match = _BEHIND_OPTION.match(value)
+        match = _AFTER_OPTION.match(value)
     if not match:
         return []
     group = "quoted" if match["quoted"] else "bare"

@@ -165,10 +165,10 @@ def cards(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:
     """Whether the candidate is a card's number, given the bytes around it: all of it, or nothing."""
     if _BEFORE.search(before) or _AFTER.match(after) or not _is_card(value, is_announced=True):
         return []
-    return [(0, len(value))] if _stands_alone(value, before, after) or _is_said(before) else []
+    return [(0, len(value))] if _stands_alone(value, before, after) or _is_announced(before) else []
 
 
-def _is_said(before: bytes) -> bool:
+def _is_announced(before: bytes) -> bool:
     letters = re.search(rb"[^\d\n]*\Z", before)
     return letters is not None and _CARD_WORD.search(letters[0].decode("utf-8", "ignore")) is not None
 

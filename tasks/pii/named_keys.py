@@ -45,7 +45,7 @@ _SIGN = (
 )
 _VALUE = rb"(?:(?P<quote>\\?[\"'`])(?P<quoted>[\w.~+/=:-]{16,240})(?P=quote)|(?P<bare>[\w.~+/=:-]{16,241}))"
 _GIVEN = re.compile(_SIGN + _VALUE, re.ASCII | re.IGNORECASE)
-_BEHIND_OPTION = re.compile(rb"[ ]" + _VALUE, re.ASCII)
+_AFTER_OPTION = re.compile(rb"[ ]" + _VALUE, re.ASCII)
 _OPTION = re.compile(rb"(?<![\w-])--?[\w-]*\Z", re.ASCII)
 _NO_KEY = re.compile(
     rb"pk_(?:live|test)_|0x[0-9A-Fa-f]{40}\Z|(?:https?|ftp|file|s3|gs|arn|urn|ssh-\w+|sha\d+|md5|projects/|/\w)\b|"
@@ -56,7 +56,7 @@ _ENV = re.compile(rb"[a-z_]\w{0,30}(?:\.[a-z_]\w{0,30})+\Z", re.IGNORECASE)  # a
 _UUID = re.compile(rb"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}\Z")
 _OF_ACCESS = re.compile(rb"api|auth|access|refresh|bearer|secret|client|private", re.IGNORECASE)
 _RUN = re.compile(rb"[A-Za-z0-9]{4,}")
-_BEHIND = re.compile(rb"[\w(\[{$%]")  # a call, a template, or a value that goes on
+_AFTER_VALUE = re.compile(rb"[\w(\[{$%]")  # a call, a template, or a value that goes on
 _MIN_CHANGES = 0.22  # of neighbors' classes, per place
 _MIN_RANDOM, _MIN_DIGITS, _MIN_DISTINCT = 14, 2, 8
 _MIN_LONG, _MAX_VOWELS = 24, 0.26  # of a value with fewer digits
@@ -90,13 +90,13 @@ def named(value: bytes, before: bytes, after: bytes) -> list[tuple[int, int]]:
         return []
     match = _GIVEN.match(value)
     if not match and _OPTION.search(before):
-        match = _BEHIND_OPTION.match(value)
+        match = _AFTER_OPTION.match(value)
     if not match:
         return []
     group = "quoted" if match["quoted"] else "bare"
     key, start = match[group], match.start(group)
     if group == "bare":
-        if len(key) > 240 or _BEHIND.match(value, match.end()):
+        if len(key) > 240 or _AFTER_VALUE.match(value, match.end()):
             return []
         key = key.rstrip(b".:")
     if _UUID.match(key) and not _OF_ACCESS.search(name[0]):  # most tokens of this form number a step or an object

@@ -212,7 +212,7 @@ _DIGITS = re.compile(rb"\d+")
 _FIELD = re.compile(rb"(?:[^ \xc2]|\xc2(?!\xa0))+")
 # More of a word, a number, a path, a variable or an expression; an amount of money.
 _BEFORE = re.compile(rb"(?:[\w./\\=+$#%@&^*~<>-]|\d[:]|[$#=<>+*^/]\s|\xc2\xa3\s?|\xe2\x82\xac\s?)\Z", re.ASCII)
-_BEFORE_SAID = re.compile(rb"(?:[\w\\+$%@&^*~<-]|\w/)\Z", re.ASCII)
+_BEFORE_NAMED = re.compile(rb"(?:[\w\\+$%@&^*~<-]|\w/)\Z", re.ASCII)
 _BEFORE_PLUS = re.compile(rb"[\w.\\)\]+^*/=-]\Z", re.ASCII)
 _AFTER = re.compile(rb"[\w@%^*=+\\]|[.:/-]\w|\s?[*=^]\s?\d|\s\+\s\d", re.ASCII)
 _DIVIDED = re.compile(rb"\s/\s\d")  # by a number, if the dividend is not grouped as only phone numbers are
@@ -308,9 +308,9 @@ def phones(value: bytes, before: bytes, after: bytes, regions: Regions) -> list[
     signed = before.endswith(b"+")
     outside = before.removesuffix(b"+").removesuffix(b"(")
     word = None if signed else _announcement(outside, after)
-    is_said = word is not None and not word.weak
-    is_bracketed = is_said and outside != before  # the word, and the number in parentheses
-    if not is_bracketed and (_BEFORE_PLUS if signed else _BEFORE_SAID if is_said else _BEFORE).search(outside):
+    is_named = word is not None and not word.weak
+    is_bracketed = is_named and outside != before  # the word, and the number in parentheses
+    if not is_bracketed and (_BEFORE_PLUS if signed else _BEFORE_NAMED if is_named else _BEFORE).search(outside):
         return []
     fields = [match.span() for match in _FIELD.finditer(value) if _DIGITS.search(value, *match.span())]
     spans: list[tuple[int, int]] = []
@@ -357,7 +357,7 @@ def _number(
     if _TRUNK_APART.match(part):
         groups = groups[0] + groups[1], *groups[2:]
     digits = "".join(groups)
-    is_said = word is not None and not word.weak
+    is_named = word is not None and not word.weak
     has_more = _AFTER.match(after) and not (word and _SUFFIX.match(after))
     if not _MIN_DIGITS <= len(digits) <= _MAX_DIGITS + 4 or has_more or _MADE_UP.search(digits):
         return None
@@ -370,17 +370,17 @@ def _number(
     if (
         (has_open < has_close and not (word and _AREA.match(part)))
         or (len(groups) == 1 and not word)
-        or (not is_said and _CLAUSE.search(part))
+        or (not is_named and _CLAUSE.search(part))
     ):
         return None
     spaced = not _OTHER_SEPARATOR.search(part) and not (has_open and has_close)
     if (
         spaced
-        and not is_said
+        and not is_named
         and ((not start and _LISTED_BEFORE.search(before)) or _LISTED_AFTER.match(after) or _DIVIDED.match(after))
     ):
         return None
-    if not _is_abroad(groups, is_said):
+    if not _is_abroad(groups, is_named):
         if len(groups) > MAX_GROUPS - 2 or not _is_of_regions(groups, word, spaced, regions):
             return None
     return start - (has_open and has_close), stop
@@ -388,8 +388,8 @@ def _number(
 
 def _is_of_regions(groups: tuple[str, ...], word: Announcement | None, spaced: bool, regions: Regions) -> bool:
     """Whether the digits are a number of the document's regions, or of those that a word is enough for."""
-    is_said = word is not None and not word.weak
-    if (is_said or len(groups) > 1) and any(_is_national(groups, region, is_said, spaced) for region in regions.own):
+    is_named = word is not None and not word.weak
+    if (is_named or len(groups) > 1) and any(_is_national(groups, region, is_named, spaced) for region in regions.own):
         return True
     if word is None:
         return False
@@ -412,7 +412,7 @@ def foreign_phones(value: bytes, before: bytes, after: bytes, regions: Regions) 
 
 
 def _folded(character: str) -> str:
-    """One character of ASCII for one that may be in a number, or near it; itself if there is none."""
+    """The ASCII form of a character that may be in a number, or near it; the character itself if it has none."""
     digit = unicodedata.digit(character, None)
     if digit is not None:
         return str(digit)

@@ -129,7 +129,7 @@ class Pii(EditStep):
     @field_validator("kinds", "regions", "national_ids", "columns")
     @classmethod
     def _as_a_set(cls, values: tuple[str, ...]) -> tuple[str, ...]:
-        """In one order, each once: the order has no meaning, and must not make another stage of the same settings."""
+        """The values sorted, each once: their order has no meaning, and must not change the stage's key."""
         return tuple(sorted(set(values)))
 
     @field_validator("regions")
@@ -272,7 +272,7 @@ def _spans(step: Pii, data: np.ndarray, offsets: np.ndarray, regions: list["phon
 
 @cache
 def _judges() -> dict[int, list[tuple[Kind, Callable[..., Iterable[tuple[int, int]]]]]]:
-    """By the shape of a candidate what may be found in it, and by which function."""
+    """The kinds that may be found in a candidate, and the functions that find them, by the candidate's shape."""
     return {
         candidates.MAILBOX: [("email", emails)],
         candidates.SPELLED: [("email", spelled)],

@@ -397,7 +397,8 @@ def _warc_head(buffer: RecordBuffer) -> tuple[dict[str, Any], _Fields, int, int]
 
 
 def _columns_of_damaged(head: bytes) -> dict[str, Any]:
-    """Of fields that repeat, the first: a decoder that runs into damage copies earlier lines until it notices."""
+    """The columns, with the first of repeated fields: a decoder that runs into damage copies earlier lines until it
+    notices."""
     lines = [line.partition(b":") for line in head.split(b"\n")[1:]]
     return _warc_columns({name.rstrip().lower(): value for name, _, value in reversed(lines)})
 

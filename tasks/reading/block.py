@@ -41,7 +41,7 @@ def differs(header_value: bytes, contents: Iterable[bytes]) -> str | None:
 
 
 def _bytes(value: str, length: int) -> bytes | None:
-    """Of the readings of a value, the one that has the algorithm's length."""
+    """The reading of a value that has the algorithm's length."""
     for read in (bytes.fromhex, lambda v: base64.b32decode(v + "=" * (-len(v) % 8), casefold=True), _base64):
         try:
             data = read(value)
@@ -78,7 +78,7 @@ def decode(payload: bytes, http: Mapping[bytes, bytes], max_bytes: int) -> bytes
             payload = _decoded(payload, name, max_bytes + 1)
     if b"text/" in http.get(b"content-type", b"").lower():
         # a text that begins like a compressed file was compressed without a header, or twice with one header
-        for _ in range(_UNSAID):
+        for _ in range(_MAX_UNDECLARED):
             if not (begun := _begun(payload)):
                 break
             payload = _decoded(payload, begun, max_bytes + 1)
@@ -166,7 +166,7 @@ def _read_by(reader: type[BrotliReader | ZstdReader]) -> Callable[[bytes, int], 
 
 _MAGIC = {b"gzip": b"\x1f\x8b\x08", b"x-gzip": b"\x1f\x8b\x08", b"zstd": b"\x28\xb5\x2f\xfd"}
 _ZLIB = (b"gzip", b"x-gzip", b"br")
-_UNSAID = 2
+_MAX_UNDECLARED = 2
 # maximum size in bytes of what an encoding encodes
 _DECODERS: dict[bytes, Callable[[bytes, int], bytes]] = {
     b"gzip": _gunzip,

@@ -337,7 +337,7 @@ def _of_meta(attributes: dict[bytes, bytes]) -> str | None:
 
 
 def _in_page(label: bytes) -> str | None:
-    """As a page names its own encoding: one that could be read so far is not UTF-16."""
+    """The encoding that a page names itself: a page that could be read so far is not UTF-16."""
     encoding = _named(label.decode("latin-1"))
     return "utf-8" if encoding and encoding.startswith("utf-16") else encoding
 

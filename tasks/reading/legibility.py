@@ -122,7 +122,7 @@ _IDEOGRAPH = re.compile("[\u3400-\u9fff\uac00-\ud7a3\ue000-\uf8ff]")
 _SIGN = re.compile(r"[^\x00-\x7f]")
 # What no text has weighs more than a letter that its language lacks.
 _HARD = 2.0
-_LEAST_JAPANESE = 10
+_MIN_JAPANESE = 10
 _EXCERPT = 4096
 _BEFORE = 256
 _HIGH = re.compile(rb"[\x80-\xff]")
@@ -291,7 +291,7 @@ def _east_asian(text: str, codec: str) -> float:
         # Korean has spaces between words, Chinese has none; kana are Japanese
         if codec != "cp949":
             wrong += len(_SPACED.findall(text)) + kana
-    elif ideographs >= _LEAST_JAPANESE and not kana:
+    elif ideographs >= _MIN_JAPANESE and not kana:
         wrong += ideographs
     return wrong
 

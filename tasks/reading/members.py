@@ -229,7 +229,7 @@ class Content:
 
     @property
     def stored_offset(self) -> int:
-        """Of the next byte of the file that no decoder has taken."""
+        """The offset of the next byte of the file that no decoder has taken."""
         return self.stored.position - len(self.data)
 
     def back(self, offset: int) -> None:

@@ -127,7 +127,7 @@ def names_of_footer(path: str, columns: Columns) -> list[str]:
 
 
 def names_of_records(read: Read, path: str, format: str, columns: Columns) -> list[str]:
-    """As `names_of_footer`, by the first record of a file of another format that has some."""
+    """The same as `names_of_footer`, from the first record of a file of another format that has columns."""
     every = Shard(format, path, "", replace(columns, every=True, own=()))
     first = next((record for record in read(every, 1 << 20) if record.own), None)
     return [*first.own] if first is not None and first.own else []

@@ -140,7 +140,7 @@ def _stored(buffer: RecordBuffer) -> int:
 
 
 def _begins_for_sure(buffer: RecordBuffer) -> bool:
-    """As `find_member` finds a record that is not compressed."""
+    """Whether a record that is not compressed begins here, as `find_member` detects it."""
     buffer.fill(HEAD)
     data, position = buffer.data, buffer.position
     if not WARC_FOUND.match(data, position) and arc_line(data, position) is None:

@@ -110,7 +110,7 @@ class RecordBuffer:
 
     @property
     def offset(self) -> int:
-        """Of the place in the file's content."""
+        """The offset of the place in the file's content."""
         return self.base + self.position
 
     @property
@@ -150,7 +150,7 @@ class RecordBuffer:
         return have
 
     def need(self, size: int) -> int:
-        """As `fill`, but on over the ends of members whose successor begins with no record."""
+        """The same as `fill`, but past the ends of members whose successor does not begin with a record."""
         have = self.fill(size)
         if have >= size:
             return have

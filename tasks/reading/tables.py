@@ -252,7 +252,8 @@ def _of_batch(
 
 
 def _not_utf8(batch: pa.RecordBatch, names: list[str]) -> dict[int, str]:
-    """By its place in the batch each row with a string that is not UTF-8, and which: Parquet's strings are."""
+    """Rows, by their place in the batch, with a string that is not UTF-8, as Parquet's strings must be; and the
+    reason."""
     reasons: dict[int, str] = {}
     for name in names:
         column = _column(batch, name)
@@ -278,7 +279,7 @@ def _where(batch: pa.RecordBatch, name: str, row: int) -> str:
 
 
 def _no_times(batch: pa.RecordBatch, names: list[str]) -> dict[int, str]:
-    """By its place in the batch each row with a time outside of the years 1 to 9999, which Python cannot hold."""
+    """Rows, by their place in the batch, with a time outside the years 1 to 9999, which Python cannot hold."""
     reasons: dict[int, str] = {}
     for name in names:
         column = _column(batch, name)

@@ -111,7 +111,7 @@ DROPPED = "dropped"
 # Tokens whose suffixes are sorted together; a sort holds some twenty bytes for each.
 BLOCK_TOKENS = 32 << 20
 _GROUP = 2_000  # documents that are encoded before their tokens are written
-_GONE = pa.schema(
+_DROPPED_DOCUMENTS = pa.schema(
     [*INDEX, pa.field("step", pa.string(), nullable=False), pa.field("rule", pa.string(), nullable=False)]
 )
 
@@ -216,7 +216,7 @@ def _sorted(ranks: np.ndarray) -> np.ndarray:
 
 def _write_dropped(folder: str, shard: int, dropped: Iterator[pa.Table], tokenizer: RecordedFile) -> bytes:
     """Write documents of a shard that are not trained on as tokens; returns these."""
-    rows, data, end = [_GONE.empty_table()], [], 0
+    rows, data, end = [_DROPPED_DOCUMENTS.empty_table()], [], 0
     slices = (group.slice(begin, _GROUP) for group in dropped for begin in range(0, len(group), _GROUP))
     for group in slices:
         texts = group["text"].to_pylist()
@@ -227,7 +227,7 @@ def _write_dropped(folder: str, shard: int, dropped: Iterator[pa.Table], tokeniz
         offsets = end + np.cumsum(lengths) - lengths
         end += int(lengths.sum())
         columns = [group["id"], offsets, lengths.astype(np.int32), group["step"], group["rule"]]
-        rows.append(pa.table(columns, schema=_GONE))
+        rows.append(pa.table(columns, schema=_DROPPED_DOCUMENTS))
     tokens = b"".join(data)
     files.write_bytes(bin_path(folder, DROPPED, shard), tokens)
     dtype = token_dtype(len(pieces(tokenizer).each))

@@ -59,9 +59,9 @@ class ShardIndex:
         """Whether a phrase occurs."""
         return any(len(tokens) for tokens, _ in self._find(phrase, 1))
 
-    def _find(self, phrase: bytes, most: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def _find(self, phrase: bytes, limit: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """(token, offset) of occurrences, by where in the phrase the first token begins: at its start; after the end
-        of a token that has more than that; nowhere, if one token has it all. At most `most` of each."""
+        of a token that has more than that; nowhere, if one token has it all. At most `limit` of each."""
         bounds, data, tokens = self.pieces.bounds, self.pieces.data, self.tokens
         phrase_bytes = np.frombuffer(phrase, np.uint8)
         inside = list(self.pieces.within(phrase))
@@ -69,17 +69,17 @@ class ShardIndex:
         ends = suffixes.ended(backwards.bounds, backwards.data, phrase_bytes).tolist()
         for block in zip([0, *self.blocks], self.blocks, strict=False):
             for low, high in self._beginning(phrase_bytes, *block):
-                whole = self.order[low : min(high, low + most)].astype(np.int64)
+                whole = self.order[low : min(high, low + limit)].astype(np.int64)
                 yield whole, np.zeros(len(whole), np.int64)
             for size in ends:
                 for low, high in self._beginning(phrase_bytes[size:], *block):
-                    rest = suffixes.preceded(self.order[low:high], tokens, bounds, data, phrase_bytes[:size], most)
+                    rest = suffixes.preceded(self.order[low:high], tokens, bounds, data, phrase_bytes[:size], limit)
                     token_ids = rest.astype(np.int64) - 1
                     yield token_ids, bounds[tokens[token_ids] + 1] - bounds[tokens[token_ids]] - size
             for token, offset in inside:
                 rank = int(self.pieces.ranks[token])
                 low, high = suffixes.narrowed(self.order, tokens, self.pieces.ranks, *block, 0, rank, rank + 1)
-                same = self.order[low : min(high, low + most)].astype(np.int64)
+                same = self.order[low : min(high, low + limit)].astype(np.int64)
                 yield same, np.full(len(same), offset)
 
     def _beginning(self, phrase: np.ndarray, low: int, high: int) -> list[list[int]]:
@@ -211,25 +211,25 @@ class Tally:
     rules: Counter[str] = field(default_factory=Counter)
     first: list[Hit] = field(default_factory=list)
 
-    def add(self, later: "Tally", most: int) -> None:
-        """Add the results of later shards, with `most` documents at most."""
+    def add(self, later: "Tally", limit: int) -> None:
+        """Add the results of later shards, with `limit` documents at most."""
         self.times += later.times
         self.documents += later.documents
         self.rules.update(later.rules)
-        self.first += later.first[: most - len(self.first)]
+        self.first += later.first[: limit - len(self.first)]
 
 
-def tallies(shards: Iterable[SearchedShard], phrases: Sequence[bytes], most: int) -> list[Tally]:
-    """What is found of each phrase, with up to `most` documents. Holds twelve bytes for each place of a phrase in a
+def tallies(shards: Iterable[SearchedShard], phrases: Sequence[bytes], limit: int) -> list[Tally]:
+    """What is found of each phrase, with up to `limit` documents. Holds twelve bytes for each place of a phrase in a
     shard."""
     results = [Tally() for _ in phrases]
     for shard in shards:
         for tally, phrase in zip(results, phrases, strict=True):
-            tally.add(_tally(shard, phrase, most - len(tally.first)), most)
+            tally.add(_tally(shard, phrase, limit - len(tally.first)), limit)
     return results
 
 
-def _tally(shard: SearchedShard, phrase: bytes, most: int) -> Tally:
+def _tally(shard: SearchedShard, phrase: bytes, limit: int) -> Tally:
     places = shard.index.places(phrase)
     if not len(places):
         return Tally()
@@ -241,7 +241,7 @@ def _tally(shard: SearchedShard, phrase: bytes, most: int) -> Tally:
     hits = [
         Hit(shard.number, shard.kept, row, count, token)
         for row, count, token in zip(
-            shard.rows.take(documents[:most]).to_pylist(), times.tolist(), places.token[first].tolist(), strict=False
+            shard.rows.take(documents[:limit]).to_pylist(), times.tolist(), places.token[first].tolist(), strict=False
         )
     ]
     return Tally(len(places), len(documents), rules, hits)
@@ -270,7 +270,7 @@ def longest_matches(
 
 
 def rooms(shards: Iterable[SearchedShard], size: int) -> list[int]:
-    """Of each shard in how many places a text of `size` tokens begins within a document."""
+    """The number of places in each shard at which a text of `size` tokens begins within a document."""
     return [int(np.maximum(_lengths(shard) - size, 0).sum()) for shard in shards]
 
 

@@ -41,7 +41,7 @@ class Marks:
 
     @classmethod
     def of(cls, marks: dict[str, Sequence[int]]) -> "Marks":
-        """Of the marks of each document, by id."""
+        """Build from the marks of each document, by id."""
         ids = tuple(sorted(marks))
         hashes = np.array([value for name in ids for value in marks[name]], np.uint64)
         owners = np.repeat(np.arange(len(ids)), [len(marks[name]) for name in ids]).astype(np.int64)

@@ -262,7 +262,7 @@ def check_query(query: str) -> None:
 def parsed(index: "tantivy.Index", query: str) -> "tantivy.Query":
     """Raises ValueError as `check_query`."""
     try:
-        return index.parse_query(given(query), _FIELDS, conjunction_by_default=True)
+        return index.parse_query(with_phrases(query), _FIELDS, conjunction_by_default=True)
     except ValueError as error:
         fields = ", ".join((*WORDS, *NAMES, "kept"))
         raise ValueError(
@@ -271,7 +271,7 @@ def parsed(index: "tantivy.Index", query: str) -> "tantivy.Query":
         ) from None
 
 
-def given(query: str) -> str:
+def with_phrases(query: str) -> str:
     """A query as tantivy cuts texts: a run of characters of a script without spaces is a phrase."""
     parts = query.split('"')
     for index, part in enumerate(parts):

@@ -237,7 +237,7 @@ def filename_of(path: str) -> str:
 
 
 def extension_of(path: str) -> str:
-    """In lower case, "" if there is none; `.C` is C++'s, as compilers have it."""
+    """The extension in lower case, "" if there is none; `.C` is C++'s, as for compilers."""
     name = filename_of(path)
     if name.endswith(".C"):
         return "cpp"
@@ -264,7 +264,7 @@ def by_name(path: str) -> tuple[str, bool] | None:
 
 
 def by_pattern(path: str, text: str) -> str | None:
-    """Of an extension that several languages share the one that a text's lines show, else None."""
+    """The language that a text's lines show, of the languages that share an extension; None if they show none."""
     head = text[:_MAX_HEAD]
     return next((name for name, pattern in _PATTERNS.get(extension_of(path), ()) if pattern.search(head)), None)
 

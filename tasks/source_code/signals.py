@@ -127,7 +127,7 @@ def _named(path: str | None) -> str | None:
 
 
 def measures(path: str, text: str, language: str | None) -> dict[str, Any]:
-    """By the names of the signals what a text has. Holds its characters once more."""
+    """The values of a text by the names of the signals. Holds its characters once more."""
     size = max(1, len(text))
     lines = text.split("\n")
     lengths = [*map(len, lines)]

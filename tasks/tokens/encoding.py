@@ -74,12 +74,12 @@ def encoder(tokenizer: RecordedFile, texts: Iterable[str]) -> Encoder:
     def own(text: str) -> np.ndarray:
         return np.array(exact.encode(text), np.uint32)
 
-    def made(ids: Encode) -> Encoder:
+    def encoder_of(ids: Encode) -> Encoder:
         names = {name: index for index, name in enumerate(exact.names)}
         return Encoder(ids, exact.end_of_text, np.dtype(token_dtype(exact.vocab_size)), names)
 
     if (functions := _fast(tokenizer)) is None:
-        return made(own)
+        return encoder_of(own)
     encode, apart = functions
 
     def fast(text: str) -> np.ndarray:
@@ -89,8 +89,8 @@ def encoder(tokenizer: RecordedFile, texts: Iterable[str]) -> Encoder:
         start = text[:CHECKED_CHARACTERS]
         if not np.array_equal(fast(start), own(start)):
             log.warning("gigatoken gives other ids than %s for %.60r, so the latter encodes", _library(exact), start)
-            return made(own)
-    return made(fast)
+            return encoder_of(own)
+    return encoder_of(fast)
 
 
 @cache

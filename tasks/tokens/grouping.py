@@ -56,7 +56,7 @@ def score_points(folder: str, shard: int, columns: tuple[Column, ...], tokens: s
 
 
 def _thinned(length: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of sorted documents at most _POINTS, each the last of a run with about equally many tokens, and these tokens."""
+    """At most _POINTS of sorted documents, each the last of a run with about equally many tokens, and these tokens."""
     ends = np.cumsum(length)
     last = np.unique(np.searchsorted(ends, ends[-1] * np.arange(1, _POINTS + 1) / _POINTS).clip(max=len(ends) - 1))
     return last, np.diff(ends[last], prepend=0)

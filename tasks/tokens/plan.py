@@ -239,7 +239,7 @@ def _set(name: str, shards: list[dict], digest: str) -> dict:
 
 
 def mean_shares(plan: Sequence[Stretch], budget: int) -> dict[str, float]:
-    """Of the whole training, by group; they sum to one."""
+    """The shares of the whole training, by group; they sum to one."""
     if len(plan) == 1:
         return plan[0].shares
     names = sorted({name for stretch in plan for name in stretch.shares})

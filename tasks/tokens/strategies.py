@@ -42,7 +42,7 @@ def most(settings: Upsampling, tokens: float) -> float:
 
 
 def _copies(power: float, discard: float, tokens: Sequence[int], target: float) -> list[float]:
-    """Of each range the mean of the curve over it. The integral up to x is the share of the tokens from below x."""
+    """The mean of the curve over each range. The integral up to x is the share of the tokens from below x."""
     whole, n_copies, place = sum(tokens), [], 0
     before = 0.0
     for count in tokens:
@@ -225,7 +225,7 @@ def _upsampled(settings: Mixture, curve: Upsampling, tokens: Mapping[str, int], 
 
 
 def _range(name: str) -> str:
-    """By which the ranges of a unit are sorted: those without a value are the lowest."""
+    """The key by which the ranges of a unit are sorted: ranges without a value are the lowest."""
     label = name.rsplit("/", 1)[-1]
     return "" if label == "none" else label
 

@@ -220,7 +220,7 @@ def _ipv4(host: str) -> str:
 
 
 def _ipv6(host: str) -> str:
-    """As RFC 5952 writes it; zone identifiers mean nothing on another machine."""
+    """An address in the form of RFC 5952, without its zone identifier, which means nothing on another machine."""
     try:
         address = ipaddress.IPv6Address(host[1:-1] if host.endswith("]") and "%" not in host else "")
     except ValueError:

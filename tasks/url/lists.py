@@ -222,13 +222,14 @@ def blocked(line: str, options: Canonical) -> str:
     return address_key if "/" in address_key else host_of(canonical.partition("://")[2].rstrip("/"))
 
 
-def check_takedowns(path: str, options: Canonical, most: int | None = None) -> None:
-    """Read a takedown list, or its first `most` lines. Raises ListError for the first that cannot be understood."""
+def check_takedowns(path: str, options: Canonical, max_lines: int | None = None) -> None:
+    """Read a takedown list, or its first `max_lines` lines. Raises ListError for the first that cannot be
+    understood."""
     read = 0
     for entries in read_entries(path):
         for lines in entries.lines:
             for line in lines if entries.kind != "expressions" else ():
-                if most is not None and (read := read + 1) > most:
+                if max_lines is not None and (read := read + 1) > max_lines:
                     return
                 taken_down(entry_of(line, entries.label), options, f"the list {entries.label}")
 

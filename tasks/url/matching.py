@@ -35,7 +35,8 @@ class Hashes:
     """
 
     def __init__(self, parts: list[tuple[int, np.ndarray]]) -> None:
-        """From (number of the list, its hashes as uint64), in order; holds about 60 bytes an entry while it sorts."""
+        """`parts`: (number of the list, its hashes as uint64), in order. Holds about 60 bytes an entry while it
+        sorts."""
         hashes = np.concatenate([np.empty(0, np.uint64), *(part for _, part in parts)])
         numbers = np.repeat(np.array([n for n, _ in parts], np.uint16), [len(part) for _, part in parts])
         self.hashes, first = np.unique(hashes, return_index=True)

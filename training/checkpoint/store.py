@@ -102,7 +102,7 @@ class CheckpointStore:
         return files.checksum(files.join(self._address_of(path), COMMIT))
 
     def load(self, path: Path, state: dict[str, torch.Tensor], names: dict[str, str]) -> Progress:
-        """As `load_checkpoint`; files that the ranks of this machine need and that are not here are fetched."""
+        """`load_checkpoint`, after fetching the files that the ranks of this machine need and do not have."""
         if self._address_of(path) == str(path):
             return load_checkpoint(path, state, names)
         commit = self.commit_of(path, names)

@@ -376,7 +376,7 @@ def evaluated(folder: Path, data: TrainingManifest, eval_tokens: int, losses: Pa
 
 
 def _weights(sources: list[Path], config: ModelConfig) -> dict[str, torch.Tensor]:
-    """By the Decoder's names, float32. Of tied matrices there is one; positions follow from the config."""
+    """The weights by the Decoder's names, float32. Of tied matrices there is one; positions follow from the config."""
     weights: dict[str, torch.Tensor] = {}
     for path in sources:
         with safe_open(path, framework="pt") as tensors:

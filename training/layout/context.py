@@ -68,7 +68,7 @@ class Division:
         return weight.to_local() if isinstance(weight, DTensor) else weight
 
     def by_heads(self, x: torch.Tensor) -> torch.Tensor:
-        """Of (batch, heads, this part's tokens, head_dim): some of the heads, all tokens."""
+        """From (batch, heads, this part's tokens, head_dim) to some of the heads and all tokens."""
         size = self.context.size
         if size == 1:
             return x

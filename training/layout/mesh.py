@@ -66,7 +66,7 @@ def grid_of(device_type: str, processes: int, parallel: Parallel) -> Grid:
 
 
 def _mesh(device_type: str, keep: str, **sizes: int) -> DeviceMesh:
-    """Of the dimensions that have several processes, and of `keep`."""
+    """The mesh of the dimensions that have several processes, and of `keep`."""
     kept = {name: size for name, size in sizes.items() if size > 1 or name == keep}
     return init_device_mesh(device_type, tuple(kept.values()), mesh_dim_names=tuple(kept))
 

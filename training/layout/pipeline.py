@@ -70,7 +70,7 @@ class Pipeline(nn.Module):
         return frozenset({EMBEDDING} if self.config.tie_embeddings else ())
 
     def named_parameters(self, *arguments: Any, **settings: Any) -> Iterator[tuple[str, nn.Parameter]]:
-        """By the names of the whole model."""
+        """The parameters by the names of the whole model."""
         for stage in self.stages:
             yield from stage.named_parameters(*arguments, **settings)
 
@@ -88,12 +88,12 @@ class Pipeline(nn.Module):
         return sums if self.count - 1 in self.numbers else torch.zeros(2, device=tokens.device)
 
     def losses(self, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """Those of a Decoder, on every process. No gradient."""
+        """`Decoder.losses`, on every process. No gradient."""
         values = self.through(lambda stage, x: stage.losses(tokens, targets, x), tokens)
         return self._from_last(values, torch.Size(targets.shape))
 
     def scores(self, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """Those of a Decoder, on every process. No gradient."""
+        """`Decoder.scores`, on every process. No gradient."""
         self.check_causal()
         values = self.through(lambda stage, x: stage.scores(tokens, targets, x), tokens)
         return self._from_last(values, torch.Size([2, *targets.shape]))
@@ -186,7 +186,7 @@ class Pipeline(nn.Module):
         return dict(zip(self.numbers, self.stages, strict=True))  # type: ignore[arg-type]
 
     def _shape(self, tokens: torch.Tensor) -> torch.Size:
-        """Of what stages send of (rows, length)."""
+        """The shape of what stages send of (rows, length)."""
         rows, length = tokens.shape
         return torch.Size([rows, -(-length // self.division.parts), self.config.dim])
 

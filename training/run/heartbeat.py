@@ -285,18 +285,18 @@ class Watch:
 
     def _found(self, agent_stopped: bool, missing: int) -> Hang:
         states = {number: _status(rank.process) for number, rank in self.ranks.items()}
-        asked = [number for number, state in states.items() if state not in (*GONE, psutil.STATUS_STOPPED)]
+        answering = [number for number, state in states.items() if state not in (*GONE, psutil.STATUS_STOPPED)]
         # Before there is an `.ask`, a signal would end the rank.
-        asked = [number for number in asked if self._path(number, ".ask").exists()]
-        for number in asked:
+        answering = [number for number in answering if self._path(number, ".ask").exists()]
+        for number in answering:
             self._ask_collectives(number)
-        self._wait(asked, ".flight")
+        self._wait(answering, ".flight")
         # Only then the stacks: faulthandler can crash a process whose other threads run meanwhile, as the one that
         # answers with the collectives did in 5 of 65 trials.
-        for number in asked:
+        for number in answering:
             with suppress(ProcessLookupError):
                 os.kill(self.ranks[number].beat.process, signal.SIGUSR1)
-        self._wait(asked, ".stacks")
+        self._wait(answering, ".stacks")
         ranks = tuple(
             RankState(
                 number,
@@ -345,7 +345,7 @@ def _process(number: int) -> psutil.Process | None:
 
 
 def _status(process: psutil.Process | None) -> str:
-    """As psutil has it; empty for a process that is gone."""
+    """The status of a process from psutil; empty for a process that is gone."""
     try:
         return process.status() if process else ""
     except psutil.NoSuchProcess:

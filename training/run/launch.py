@@ -351,7 +351,7 @@ def is_of_another_rank(error: BaseException) -> bool:
 
 
 def main(run_json: str) -> int:
-    """One rank."""
+    """Run one rank."""
     if PARENT in os.environ:
         die_with_parent(int(os.environ[PARENT]))
     heartbeat.begin()

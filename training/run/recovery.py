@@ -47,7 +47,7 @@ DOCUMENTS = 32  # of a spike that are named
 
 
 class Recovery:
-    """One for a run; every rank has one, and all of them take the same decisions from the same figures.
+    """Recovers a run. Every rank has one, and all of them take the same decisions from the same figures.
 
     `first_weights`: gives the model those that the run begins with, in place; a collective. `end_of_text`: the id of
     that token.
@@ -282,7 +282,7 @@ class Recovery:
         return taken_up(self.checkpoints.load(path, tensors, theirs), start)
 
     def _losses(self, numbers: Sequence[int]) -> BatchLosses:
-        """Of the weights as they are on batches; a collective."""
+        """The losses of the current weights on batches; a collective."""
         losses = batch_losses(self.state.model, self.order, numbers, self.run.training, self.end_of_text, self.world)
         reshard(self.state.model)
         return losses

@@ -25,7 +25,7 @@ Moment: TypeAlias = float | torch.cuda.Event
 
 
 class Clock:
-    """One for a run. `model`: from sharded_model, whose blocks it times in the forward passes of training.
+    """The clock of a run. `model`: from sharded_model, whose blocks it times in the forward passes of training.
 
     Within a block's forward pass its weights are there, and no rank waits for another: in all other parts the fast
     ranks wait for the slow ones, so that their times are alike.

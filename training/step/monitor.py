@@ -95,7 +95,7 @@ class NoiseScale:
 
     @property
     def value(self) -> float:
-        """In sequences; NaN if there is none: before the first step, or if |G|^2 is lost in the noise."""
+        """The noise scale in sequences; NaN before the first step, or if |G|^2 is lost in the noise."""
         return self.means[0] / self.means[1] if self.means and self.means[1] > 0 else math.nan
 
 

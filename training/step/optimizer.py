@@ -25,8 +25,8 @@ EPS = 1e-7
 
 
 class Muon:
-    """Of groups {"params": matrices, "lr_multiplier": of the learning rate, "decay": what an update takes away of the
-    weights, over its learning rate}. `momentum`: the decay rate of the mean of gradients, of Nesterov's kind.
+    """Muon for groups {"params": matrices, "lr_multiplier": of the learning rate, "decay": what an update takes away of
+    the weights, over its learning rate}. `momentum`: the decay rate of the mean of gradients, of Nesterov's kind.
 
     Its updates are scaled to the size of AdamW's (0.2 sqrt of the longer side: Moonshot, arXiv 2502.16982). `state`: by
     matrix its momentum_buffer, sharded like it.
@@ -54,7 +54,8 @@ class Muon:
     def _step(
         self, matrices: list[torch.Tensor], rate: float, decay: float, divisor: torch.Tensor, skip: torch.Tensor
     ) -> None:
-        """Of matrices of one shape, divided in the same way, which are stacked: a few operations for all of them."""
+        """Update matrices of one shape, divided in the same way, which are stacked: a few operations for all of
+        them."""
         momenta = [local(self.state[matrix]["momentum_buffer"]) for matrix in matrices]
         gradient = torch.stack([local(matrix.grad) for matrix in matrices])
         for matrix in matrices:

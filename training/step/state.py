@@ -157,12 +157,12 @@ def begun_state(
 def empty_state(
     config: ModelConfig, training: TrainingConfig, vocab_size: int, end_of_text: int, world: World
 ) -> TrainState:
-    """As `begun_state`, without weights: they are still to be set or loaded."""
+    """`begun_state` without weights: they are still to be set or loaded."""
     return state_of(empty_sharded_model(config, training, vocab_size, end_of_text, world), training, world)
 
 
 def state_of(model: Decoder, training: TrainingConfig, world: World) -> TrainState:
-    """As `empty_state`, of a model that is sharded already."""
+    """`empty_state` of a model that is sharded already."""
     scales = training.loss_scaling and compute_dtype(training.precision, world.device) == torch.float16
     return TrainState(
         model,

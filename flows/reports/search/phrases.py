@@ -111,7 +111,7 @@ def phrase_tallies(
 ) -> list[tuple[Tally, Tally]]:
     """Count each phrase in kept and in dropped documents, with up to `n` documents of both. Opens each shard once."""
     both = [(Tally(), Tally()) for _ in phrases]
-    for kept, tallies in index.each(workers, partial(look_ups.tallies, phrases=phrases, most=n), dropped):
+    for kept, tallies in index.each(workers, partial(look_ups.tallies, phrases=phrases, limit=n), dropped):
         for totals, tally in zip(both, tallies, strict=True):
             totals[not kept].add(tally, n)
     return both

@@ -210,20 +210,22 @@ def split_shard(
     decided = verdicts.read(shard.shard)
     arriving = parquet.read_table(shard.selection, SELECTION.names)
     losers = decided.filter(pc.not_equal(decided["doc"], decided["kept_doc"]))
-    duplicates = {
-        "id": losers["id"],
-        "value": losers["jaccard"],
-        "threshold": pa.repeat(pa.scalar(verifying.least, pa.float64()), len(losers)),
-        "detail": pc.binary_join_element_wise("cluster of", losers["cluster_size"].cast(pa.string()), " "),
-        "representative": losers["representative"],
-    }
+    duplicates = ledger.drops(
+        "minhash",
+        "near_duplicate",
+        losers["id"],
+        value=losers["jaccard"],
+        threshold=verifying.least,
+        detail=pc.binary_join_element_wise("cluster of", losers["cluster_size"].cast(pa.string()), " "),
+        representative=losers["representative"],
+    )
     listed_documents = _NAMED.empty_table()
     if takedowns.takedowns and not shard.exempt:
         listed_documents = gather((shard.documents,), shard.selection, ["url"])
     listed_documents = listed_documents.append_column("detail", taken_down(listed_documents, takedowns))
     listed_documents = listed_documents.filter(pc.is_valid(listed_documents["detail"]))
-    takedown = {"id": listed_documents["id"], "detail": listed_documents["detail"]}
-    losses = pa.concat_tables([_losses("takedown", takedown), _losses("near_duplicate", duplicates)])
+    listed = ledger.drops("minhash", "takedown", listed_documents["id"], detail=listed_documents["detail"])
+    losses = pa.concat_tables([listed, duplicates])
 
     facts = known_documents(shard, order)
     remaining = facts.filter(pc.invert(pc.is_in(facts["id"], losses["id"].combine_chunks())))
@@ -231,8 +233,3 @@ def split_shard(
     indices = pc.index_in(arriving["id"], decided["id"].combine_chunks())
     sizes = pc.fill_null(decided["cluster_size"].take(indices), 1)
     return ledger.write_selection(folder, number, arriving.append_column("cluster_size", sizes), [("minhash", losses)])
-
-
-def _losses(rule: str, columns: dict) -> pa.Table:
-    rows = len(columns["id"])
-    return ledger.from_columns({"step": pa.repeat("minhash", rows), "rule": pa.repeat(rule, rows), **columns})

@@ -110,7 +110,7 @@ def in_memory(among: Signed, signature: np.ndarray, progress: Progress) -> np.nd
 
 
 def in_redis(among: Signed, signature: np.ndarray, address: str, progress: Progress) -> np.ndarray:
-    """As `in_memory`, from an index in a Redis, which is filled first if it is not there.
+    """The same as `in_memory`, from an index in a Redis, which is filled first if it is not there.
 
     A filling that was killed is begun again; one that another process is at is waited for. Holds the commands of a few
     thousand documents. Raises RuntimeError, without the address's password, where Redis does not do what it is asked

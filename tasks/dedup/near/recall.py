@@ -187,7 +187,7 @@ def curve(pairs: HoldoutPairs, settings: MinHash) -> list[Bin]:
 
 
 def share_banded(pairs: HoldoutPairs, settings: MinHash, low: float, high: float = 1.0) -> Bin | None:
-    """Of the pairs with low <= J < high, how many share a band; None if there are no such pairs."""
+    """How many of the pairs with low <= J < high share a band; None if there are no such pairs."""
     similarity = pairs.pairs.jaccard
     rows = np.flatnonzero((similarity >= low) & (similarity < high))
     if not len(rows):
@@ -331,7 +331,7 @@ def _draw(pairs: Pairs, owner: np.ndarray, ids: list[str], others: list[str]) ->
 
 
 def _first(sample: np.ndarray, each: int) -> np.ndarray:
-    """Of every decile the first `each`: one of every owner, before a second of any."""
+    """The first `each` documents of every decile: one of every owner, before a second of any."""
     deciles = decile(sample["jaccard"])
     order = np.lexsort((sample["draw"], sample["turn"], deciles))
     begins = np.searchsorted(deciles[order], np.arange(DECILES))

@@ -91,7 +91,7 @@ def choose(
 
 
 def _precision_low(good: np.ndarray, groups: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Of each number of first documents the lower end of the interval of the share of good ones: float64 (n,)."""
+    """For each number of first documents the lower end of the interval of the share of good ones: float64 (n,)."""
     order = np.argsort(groups, kind="stable")
     begins = np.flatnonzero(np.diff(groups[order], prepend=-1))
     sizes = np.diff(begins, append=len(order))

@@ -361,7 +361,7 @@ def reasons(found_bounds: Sequence[Bound], scores: Sequence[str]) -> dict[str, A
 
 
 def _annotations(scores: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]:
-    """Of the held-out annotations, by id: whether they are good, their scores, numbers of their hosts, and their
+    """The held-out annotations by id: whether they are good, their scores, numbers of their hosts, and their
     weights, None if they have none."""
     names = ["id", SCORE, HELD_OUT, HOST]
     if scores and WEIGHT in parquet.columns(scores[0]):

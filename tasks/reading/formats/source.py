@@ -228,7 +228,7 @@ class SourceSettings(Settings):
 
     @classmethod
     def named_records(cls, shard: Shard, options: ReadOptions, reading: Reading) -> Iterator[tuple[str, Record]]:
-        """As `records`, each with the name of the file that it is in."""
+        """The same as `records`, each with the name of its file."""
         for record in cls.records(shard, options, reading):
             yield shard.name, record
 

@@ -58,12 +58,12 @@ class TooMuchError(OSError):
 
 @dataclass(frozen=True)
 class Member:
-    """A file of a repository. `path`: within it, with `/`; `size`: that it says it has; `read(most)`: its first bytes,
-    as long as it is the last member that was given; `problem`: (rule, detail) of one that is not read."""
+    """A file of a repository. `path`: within it, with `/`; `size`: that it says it has; `read(max_bytes)`: its first
+    bytes, as long as it is the last member that was given; `problem`: (rule, detail) of one that is not read."""
 
     path: str
     size: int
-    read: Callable[[int], bytes] = lambda most: b""
+    read: Callable[[int], bytes] = lambda max_bytes: b""
     problem: tuple[str, str] | None = None
 
 
@@ -115,9 +115,9 @@ def _of_folder(folder: str) -> Iterator[Member]:
             yield Member(name, status.st_size, partial(_read_file, whole))
 
 
-def _read_file(path: str, most: int) -> bytes:
+def _read_file(path: str, max_bytes: int) -> bytes:
     with open(path, "rb") as f:
-        return f.read(most)
+        return f.read(max_bytes)
 
 
 def unsafe(path: str) -> bool:
@@ -183,17 +183,17 @@ def _of_zip(file: IO[bytes], most_unpacked: int, reading: Reading) -> Iterator[M
                     raise TooMuchError(f"it unfolds to more than {most_unpacked:,} bytes")
 
 
-def _read_zipped(archive: zipfile.ZipFile, info: zipfile.ZipInfo, most: int) -> bytes:
+def _read_zipped(archive: zipfile.ZipFile, info: zipfile.ZipInfo, max_bytes: int) -> bytes:
     with archive.open(info) as f:
-        return f.read(most)
+        return f.read(max_bytes)
 
 
 class _Forward(io.RawIOBase):
     """Pieces of content as a file that is read forwards; tarfile also goes back by one byte, to see that a member's
-    last one is there. Refuses to hold a header of more than 1 MiB, and to give more than `most` bytes."""
+    last one is there. Refuses to hold a header of more than 1 MiB, and to give more than `max_bytes` bytes."""
 
-    def __init__(self, pieces: Iterator[bytes], most: int) -> None:
-        self.pieces, self.most = pieces, most
+    def __init__(self, pieces: Iterator[bytes], max_bytes: int) -> None:
+        self.pieces, self.max_bytes = pieces, max_bytes
         self.position, self.piece, self.last = 0, b"", b""
         self.back = False
 
@@ -230,8 +230,8 @@ class _Forward(io.RawIOBase):
             self.piece = next(self.pieces, b"")
         piece, self.piece = self.piece[:size], self.piece[size:]
         self.position += len(piece)
-        if self.position > self.most:
-            raise TooMuchError(f"it unfolds to more than {self.most:,} bytes")
+        if self.position > self.max_bytes:
+            raise TooMuchError(f"it unfolds to more than {self.max_bytes:,} bytes")
         self.last = piece[-1:] or self.last
         return piece
 
@@ -273,11 +273,11 @@ def _is_tar(first: bytes) -> bool:
     return True
 
 
-def _read_all(file: _Forward, most: int) -> bytes:
+def _read_all(file: _Forward, max_bytes: int) -> bytes:
     pieces = []
-    while most and (piece := file.read(min(most, _PIECE))):
+    while max_bytes and (piece := file.read(min(max_bytes, _PIECE))):
         pieces.append(piece)
-        most -= len(piece)
+        max_bytes -= len(piece)
     return b"".join(pieces)
 
 
@@ -311,10 +311,10 @@ def _of_tar(file: _Forward) -> Iterator[Member]:
                 yield Member(path, info.size, partial(_read_tarred, file, info))
 
 
-def _read_tarred(file: _Forward, info: tarfile.TarInfo, most: int) -> bytes:
+def _read_tarred(file: _Forward, info: tarfile.TarInfo, max_bytes: int) -> bytes:
     file.seek(info.offset_data)
-    data = _read_all(file, min(most, info.size))
-    if len(data) < min(most, info.size):
+    data = _read_all(file, min(max_bytes, info.size))
+    if len(data) < min(max_bytes, info.size):
         raise EOFError("the archive ends in the file")
     return data
 

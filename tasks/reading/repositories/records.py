@@ -272,7 +272,7 @@ def _source(cell: dict[str, Any]) -> str:
 
 
 def _language(notebook: dict[str, Any]) -> str:
-    """As the notebook's kernel names it; "" if it does not say."""
+    """The language of the notebook's kernel; "" if it does not name one."""
     metadata = notebook.get("metadata")
     if isinstance(metadata, dict):
         for key, name in (("language_info", "name"), ("kernelspec", "language")):
