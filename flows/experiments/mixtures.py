@@ -38,14 +38,14 @@ from gristmill.tasks.engine.make import StageResult
 from gristmill.tasks.tokens.mixture import Mixture
 from gristmill.tasks.tokens.plan import shares as capped_shares
 
-MIN_WEIGHT = 5e-4  # which the three decimals of a recipe show as 0
+MIN_WEIGHT = 5e-4  # rounds to 0 with the three decimals of a recipe
 
 
 @dataclass(frozen=True)
 class SourceWeight:
-    """`weight`: what the method found, with an interval or a range; `uniform`, `proportional`: other mixtures' shares;
-    `tokens`: of the source; `epochs`: how often the recipe's training would read it, before any cap; `share`: what
-    the cap of `mixture.max_epochs` leaves of the weight."""
+    """`weight`: the result of the method, with an interval or a range; `uniform`, `proportional`: the shares in other
+    mixtures; `tokens`: of the source; `epochs`: how often the recipe's training would read it, without a cap; `share`:
+    the weight after the cap `mixture.max_epochs`."""
 
     name: str
     weight: float
@@ -60,8 +60,8 @@ class SourceWeight:
 
 @dataclass(frozen=True)
 class MixtureResult:
-    """`found`: how, in a few sentences; `interval`: what low and high are; `max_epochs`, `budget`: those of the recipe,
-    in epochs and tokens; `refusal`: why the mixture is not worth taking, or empty."""
+    """`found`: a few sentences on the method; `interval`: the meaning of low and high; `max_epochs`, `budget`: of the
+    recipe, in epochs and tokens; `refusal`: why the mixture is not recommended, or empty."""
 
     recipe: Recipe
     method: str
@@ -74,12 +74,12 @@ class MixtureResult:
 
     @property
     def weights(self) -> dict[str, float]:
-        """Three decimals, which sum to about one; sources that have none of them are left out."""
+        """The weights with three decimals, which sum to about one, without weights that round to 0."""
         return {one.name: round(one.weight, 3) for one in self.sources if one.weight >= MIN_WEIGHT}
 
     @property
     def table(self) -> Table:
-        """A row a source."""
+        """A row for each source."""
         columns = ("source", "#weight|.3f", f"#{self.interval}|.3f", "#uniform|.3f", "#by tokens|.3f", "#tokens")
         rows = [
             (
@@ -101,7 +101,7 @@ class MixtureResult:
         return pages.notebook([*self.found, *self.remarks()], [self.table])
 
     def remarks(self) -> list[str]:
-        """A sentence for each source that is asked for more often than its text allows, or not at all."""
+        """A sentence for each source whose weight exceeds its text, or is 0."""
         lines = []
         for one in self.sources:
             if one.epochs > self.max_epochs:
@@ -124,15 +124,15 @@ def found_mixture(
     interval: str,
     refusal: str = "",
 ) -> MixtureResult:
-    """`weights`: by source, with low and high; `tokens`: by source. Raises ValueError for weights that are negative or
-    do not sum to one."""
+    """`weights`: by source, with low and high; `tokens`: by source. Raises ValueError for negative weights, and for
+    weights that do not sum to one."""
     total = sum(weight for weight, _, _ in weights.values())
     if abs(total - 1) > 1e-6 or any(weight < 0 for weight, _, _ in weights.values()):
         raise ValueError(f"weights {weights} do not sum to 1, or are below 0")
     settings = recipe.mixture or Mixture(weights=dict.fromkeys(tokens, 1.0))
     budget = recipe.training.token_budget(recipe.model.seq_len)
     positive = {name: weight for name, (weight, _, _) in weights.items() if weight >= MIN_WEIGHT}
-    # more than all the text there is: each source then gives all that it may
+    # the budget exceeds all text, so each source contributes its maximum
     reachable = min(budget, int(settings.max_epochs * sum(tokens[name] for name in positive)))
     shares = capped_shares(positive, tokens, reachable, settings.max_epochs)
     uniform, whole = 1 / len(weights), sum(tokens.values())
@@ -147,7 +147,7 @@ def found_mixture(
 
 
 def written(mixture: MixtureResult) -> str:
-    """The recipe with this mixture, as YAML with comments that say where the weights are from."""
+    """The recipe with this mixture, as YAML with comments on the origin of the weights."""
     recipe = mixture.recipe
     document = recipe.model_dump(mode="json", exclude_unset=True)
     for step, values in zip(recipe.steps, document["steps"], strict=True):
@@ -184,14 +184,14 @@ def _yaml(values: dict) -> str:
     return yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=100).rstrip()
 
 
-CONFIDENCE = 0.95  # one-sided: chance passes for a gain in one case of twenty
-_EFFICIENCY = 0.37  # of a median of absolute deviations beside a standard deviation, for two seeds; better for more
+CONFIDENCE = 0.95  # one-sided: one false gain in twenty cases
+_EFFICIENCY = 0.37  # of a median of absolute deviations relative to a standard deviation, for two seeds; more is better
 
 
 @dataclass(frozen=True)
 class Gain:
-    """How much less the chosen mixture lost than another one, in bits per byte: `measured` of that one, the `gain`, and
-    the `least` gain that is beyond the noise of runs at LEVEL."""
+    """The gain of the chosen mixture over another one, in bits per byte: the other's `measured` loss, the `gain`, and
+    the `least` gain that exceeds the noise of runs at LEVEL."""
 
     measured: float
     gain: float
@@ -205,9 +205,9 @@ class Gain:
 def run_noise(losses: np.ndarray) -> tuple[float, int]:
     """The variance of the loss of a run of a usual mixture, and its degrees of freedom, from float64 (mixtures, seeds).
 
-    Of what is left beside the mean of a mixture and what a seed adds to all, it is the median over mixtures, as a
-    normal distribution has it: runs of a corner, of noise alone, differ by several times as much. Raises ValueError
-    for fewer than two of either.
+    It is the median over mixtures of the residuals after subtracting the means of mixtures and of seeds, scaled for a
+    normal distribution, since runs in a corner, which differ only by noise, vary several times as much. Raises
+    ValueError for fewer than two mixtures or seeds.
     """
     mixtures, seeds = losses.shape
     if mixtures < 2 or seeds < 2:
@@ -221,23 +221,23 @@ def run_noise(losses: np.ndarray) -> tuple[float, int]:
 
 
 def gains(chosen: np.ndarray, others: np.ndarray, noise: tuple[float, int]) -> tuple[Gain, ...]:
-    """Over each of the other mixtures. `chosen`: losses of new runs, float64 (seeds,); `others`: those of the others
-    with the same seeds, (n, seeds); `noise`: as of `run_noise`."""
+    """Gains over each of the other mixtures. `chosen`: losses of new runs, float64 (seeds,); `others`: losses of the
+    other mixtures with the same seeds, (n, seeds); `noise`: result of `run_noise`."""
     variance, degrees = noise
     least = float(t.ppf(CONFIDENCE, degrees) * np.sqrt(2 * variance / len(chosen)))
     return tuple(Gain(float(row.mean()), float(row.mean() - chosen.mean()), least) for row in others)
 
 
-SEED = 0  # of the drawn mixtures and of the resampled runs
+SEED = 0  # of the random mixtures and of the resampled runs
 
 
 @recorded_flow(name="mix", flow_run_name=flow_run_name, persist_result=False)
 @spread
 def mix(recipe: RecipeLike, options: MixOptions) -> MixtureResult:
-    """Weights of the recipe's sources: those of its mixture, or all if it has none.
+    """Find weights for the recipe's sources: the sources in its mixture, or all if it has none.
 
     Args:
-        recipe: whose sources are weighed
+        recipe: the recipe whose sources are weighted
     """
     require("train", "looking for a mixture")
     with run_context(recipe) as context:
@@ -258,7 +258,7 @@ def by_doremi(
     eta: float,
     smoothing: float,
 ) -> MixtureResult:
-    """The mean of the weights over so many seeds."""
+    """The mean of the weights over `seeds` seeds."""
     arm, budget, rate = data.arms[recipe.name], data.budget_tokens, proxy.learning_rates[-1]
     pairs = range(1, runs + 1)
     references = train_proxies(context, [ProxyRun(proxy, arm.mixture, pair, rate, budget) for pair in pairs])
@@ -281,8 +281,8 @@ def by_doremi(
 
 
 def source_groups(names: Sequence[str], kept: dict[str, float] | None) -> np.ndarray:
-    """The groups of sources whose shares are looked for, float64 (groups, sources), rows sum to 1: each source alone;
-    or the kept sources together, in their proportions, and each other source."""
+    """The groups of sources whose shares are optimized, float64 (groups, sources); rows sum to 1: each source by
+    itself, or the kept sources together, in their proportions, and each other source by itself."""
     alone = np.eye(len(names))
     if not kept:
         return alone
@@ -300,16 +300,16 @@ def by_regmix(
     seeds: int = REGMIX_SEEDS,
     kept: dict[str, float] | None = None,
 ) -> MixtureResult:
-    """The optimum of a regression over so many mixtures, each trained with so many seeds, judged by these evaluation
-    sets; it and the mixtures that everybody would try are then trained again. `kept`: weights of sources that keep
-    their proportions. Raises ValueError for fewer than two seeds."""
+    """The optimum of a regression over random mixtures, each trained with several seeds, according to the judged
+    evaluation sets; it and the usual mixtures are then trained again. `kept`: weights of sources that keep their
+    proportions. Raises ValueError for fewer than two seeds."""
     arm, budget, rate = data.arms[recipe.name], data.budget_tokens, proxy.learning_rates[-1]
     tokens = {name: arm.source_tokens[name] for name in arm.shares}
     names, counts = list(tokens), np.array([*tokens.values()], float)
     groups = source_groups(names, kept)
     check_runs(runs, len(groups))
     members = (groups > 0).T  # (sources, groups)
-    # the mixtures that everybody would try, and the one that there is, are among the runs
+    # the usual mixtures and the current one are among the runs
     run_losses = {
         "by tokens": counts / counts.sum() @ members,
         "uniform": np.full(len(groups), 1 / len(groups)),
@@ -320,7 +320,7 @@ def by_regmix(
     wanted = np.concatenate([[*run_losses.values()], drawn(run_losses["by tokens"], first - len(run_losses), SEED)])
 
     def trained(mixtures: np.ndarray, pairs: range) -> tuple[np.ndarray, np.ndarray, EvaluationSet]:
-        """The shares of the groups as they were trained on, (mixtures, groups), and the losses, (mixtures, seeds)."""
+        """The trained shares of the groups, (mixtures, groups), and the losses, (mixtures, seeds)."""
         plans = [_plan(context, recipe, data, dict(zip(names, row, strict=True))) for row in mixtures @ groups]
         requests = [ProxyRun(proxy, plan, pair, rate, budget) for plan in plans for pair in pairs]
         results = train_proxies(context, requests)
@@ -356,8 +356,8 @@ def by_regmix(
 
 
 def refusal(best: Optimum, gains: Mapping[str, Gain], mixtures: int) -> str:
-    """Why a mixture is not worth taking; empty if it is. `gains`: over other mixtures, by what these are called."""
-    if not best.rank_correlation >= MIN_CORRELATION:  # also where it is no number, as of losses that are all equal
+    """Why a mixture is not recommended, or empty. `gains`: over other mixtures, by their names."""
+    if not best.rank_correlation >= MIN_CORRELATION:  # also true for NaN, the correlation of equal losses
         return (
             "the losses of mixtures cannot be predicted from each other (rank correlation "
             f"{best.rank_correlation:.2f}, below {MIN_CORRELATION:g}), so this optimum is noise: train more mixtures "
@@ -389,5 +389,5 @@ def _share(plan: StageResult, name: str) -> float:
 
 
 def evaluation_set(result: ProxyResult, judge: Sequence[str]) -> EvaluationSet:
-    """The evaluation documents of a run. `judge`: as for `judged_sets`, whose errors it raises."""
+    """The evaluation documents of a run. `judge`: as in `judged_sets`. Raises the errors of `judged_sets`."""
     return EvaluationSet(result.sets, result.set_of, result.sizes, judged_sets(result.sets, judge))

@@ -1,9 +1,8 @@
 """The audit of learned filters: documents that a person judges without knowing what the filter did with them.
 
-A page has the documents nearest the cut and a sample of all, as many that are kept as that are dropped, shuffled by a
-keyed hash, and shows only their texts. If the step drops nothing and gives labels, it shows the label, too. Votes are
-saved from the page as JSON; `agreement` compares them with the filter.
-"""
+A page has the documents nearest the cutoff and a sample of all documents, with as many kept as dropped ones, shuffled
+by a keyed hash, and shows only their texts. If the step drops nothing and assigns labels, it also shows the label. The
+page saves votes as JSON, and `agreement` compares them with the filter."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -41,7 +40,8 @@ else:
     stats = wrapt.lazy_import("scipy.stats")
 
 
-NEAREST, SAMPLED = 40, 20  # documents, half of them of either side
+LEVEL = 0.95
+NEAREST, SAMPLED = 40, 20  # documents, half of them from each side
 KEPT, DROPPED = "kept", "dropped"
 _SEED = 1
 
@@ -59,15 +59,15 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Draw:
-    """`sizes`: of each side all documents that the step judged; `documents`: in the order of the page."""
+    """`sizes`: the number of documents that the step judged, by side; `documents`: in the order of the page."""
 
     sizes: dict[str, int]
     documents: list[Drawn]
 
 
 def draw(passed: Passed, step: Step, by_label: bool = False, nearest: int = NEAREST, sampled: int = SAMPLED) -> Draw:
-    """The documents nearest the cut of a step, `nearest` of them, and `sampled` of all that it judged, by keyed hashes
-    of their ids: as many of either side, or of each label, or all that there are.
+    """Draw `nearest` documents nearest the cutoff of a step and `sampled` of all that it judged, by keyed hashes of
+    their ids, the same number from each side or label, as far as there are enough.
 
     Holds the signals of a shard.
     """
@@ -96,9 +96,9 @@ def draw(passed: Passed, step: Step, by_label: bool = False, nearest: int = NEAR
 
 
 def judged(passed: Passed, step: Step, by_label: bool) -> Iterator[pa.Table]:
-    """Of each shard the documents that reached a step: `id`, `shard`, `side`, `distance` from the cut as
-    `gristmill.tasks.documents.decisions.distances` has it, or how sure the step is of the label; and two numbers in [0,
-    1) by which they are drawn and put in order."""
+    """The documents of each shard that reached a step: `id`, `shard`, `side`, `distance` from the cutoff
+    (`gristmill.tasks.documents.decisions.distances`) or the certainty of the label, and two numbers in [0, 1) for
+    drawing and ordering them."""
     signals, decisions, exempt = decided_by(passed, passed.steps)
     names = [name for name, _ in decisions]
     decisions = decisions[: names.index(step.step) + 1]
@@ -132,18 +132,18 @@ def judged(passed: Passed, step: Step, by_label: bool) -> Iterator[pa.Table]:
 
 
 def _first(table: pa.Table, column: str, most: int) -> pa.Table:
-    """The rows with the lowest values of a column, which are finite; of equal ones those with the first ids."""
-    there = table.filter(pc.is_finite(table[column]))
-    return there.sort_by([(column, "ascending"), ("id", "ascending")]).slice(0, most)
+    """The rows with the lowest finite values of a column; ties in the order of ids."""
+    finite = table.filter(pc.is_finite(table[column]))
+    return finite.sort_by([(column, "ascending"), ("id", "ascending")]).slice(0, most)
 
 
-_CHARACTERS = 6000  # shown of a text
+_CHARACTERS = 6000  # of a text that are shown
 _OF_LABELS = "Does the label fit?"
 
 
 @dataclass(frozen=True)
 class Text:
-    """A text on the page: its document's id, its beginning, how many characters follow, and the label, if one is
+    """A text on the page: the document's id, its beginning, the number of characters after it, and the label if it is
     shown."""
 
     id: str
@@ -153,11 +153,11 @@ class Text:
 
 
 def write(recipe: Any, step: str = "", settings: MachineSettings | None = None) -> list[str]:
-    """Write a page for each learned filter of a finished recipe that dropped documents or gives labels, or for one,
-    and return the paths: `<home>/reports/<recipe>-audit-<step>-<key>.html`.
+    """Write a page for each learned filter of a finished recipe that dropped documents or assigns labels, or for one
+    filter, and return the paths: `<home>/reports/<recipe>-audit-<step>-<key>.html`.
 
-    The same stages give the same bytes. Reads all scores, a shard at a time, and few texts. Raises NotFinishedError;
-    ValueError where there is no such filter, or it dropped nothing.
+    The same stages give the same bytes. Reads all scores, one shard at a time, and few texts. Raises NotFinishedError,
+    and ValueError if there is no such filter, or if it dropped nothing.
     """
     recipe = load(recipe)
     settings = settings or MachineSettings()
@@ -190,8 +190,8 @@ def drops(passed: Passed, step: Step) -> bool:
 
 
 def texts(passed: Passed, step: Step, documents: list[Drawn], labels: bool = False) -> list[Text]:
-    """The texts of documents, in their order, as they reached a step: what it and those after it in one pass have cut
-    is there. Holds the texts of one shard, and what was cut out of them."""
+    """The texts of documents, in their order, as they reached a step: parts that this and later steps of the pass cut
+    out are included. Holds the texts of one shard, and what was cut out of them."""
     places = passed.arriving.places
     names = [each.step for each in passed.steps]
     edited = any(isinstance(each, EditStep) for each in passed.steps[names.index(step.step) :])
@@ -219,7 +219,7 @@ def texts(passed: Passed, step: Step, documents: list[Drawn], labels: bool = Fal
 
 @dataclass(frozen=True)
 class Audit:
-    """What a page is about: the question about each document, the label of the stage that decided, the draw, and the
+    """The content of a page: the question about each document, the label of the stage that decided, the draw, and the
     texts of its documents."""
 
     recipe: str
@@ -231,7 +231,7 @@ class Audit:
 
 
 def audit_of(recipe: str, passed: Passed, step: Step) -> Audit:
-    """The documents of a step to be judged: by its cut, or by its labels where it dropped nothing."""
+    """The documents of a step to judge: by its cutoff, or by its labels if it dropped nothing."""
     cuts, stage = drops(passed, step), passed.left.kept
     drawn = draw(passed, step, by_label=not cuts)
     shown = texts(passed, step, drawn.documents, labels=not cuts)
@@ -239,7 +239,7 @@ def audit_of(recipe: str, passed: Passed, step: Step) -> Audit:
 
 
 def page(audit: Audit) -> str:
-    """The page. It says of no document whether the filter keeps it, and loads nothing."""
+    """The page as HTML. It does not show which documents the filter keeps, and it loads nothing."""
     labels = {one.id: one.label for one in audit.texts if one.label}
     about = {
         "recipe": audit.recipe,
@@ -262,17 +262,11 @@ def page(audit: Audit) -> str:
     )
 
 
-# Votes on documents that a filter has judged, compared with what it did.
-
-
-LEVEL = 0.95
-
-
 class Votes(BaseModel):
-    """What the page saves: what it is about, and `votes` by the ids of documents.
+    """The file that the page saves: its recipe and step, and `votes` by the ids of documents.
 
-    `stage`: the label of the stage that decided; `sizes`: of each side all documents that the step judged; `nearest`,
-    `sampled`: the ids of either draw; `labels`: of a page that shows labels, by the ids of documents.
+    `stage`: the label of the stage that decided; `sizes`: the number of documents that the step judged, by side;
+    `nearest`, `sampled`: the ids of each draw; `labels`: by the ids of documents, if the page shows labels.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -287,7 +281,7 @@ class Votes(BaseModel):
     votes: dict[str, Literal["yes", "no", "unsure"]]
 
     @model_validator(mode="after")
-    def _of_the_page(self) -> Self:
+    def _check_ids(self) -> Self:
         drawn = {*self.nearest, *self.sampled}
         if strange := sorted({*self.votes} - drawn):
             raise ValueError(f"{strange[0]} has a vote, but is not one of the documents of the page")
@@ -298,7 +292,7 @@ class Votes(BaseModel):
 
 @dataclass(frozen=True)
 class Share:
-    """`agreeing` of `votes`, and an interval at the level 0.95; from 0 to 1 without a vote."""
+    """`agreeing` of `votes`, and an interval at the level 0.95; from 0 to 1 without votes."""
 
     agreeing: int
     votes: int
@@ -312,7 +306,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Shares:
-    """Of a draw: of all its documents, and by side, or by label."""
+    """Shares of a draw: over all its documents, and by side or label."""
 
     all: Share
     by_side: dict[str, Share]
@@ -320,9 +314,9 @@ class Shares:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Votes that agree with the step, on the documents nearest its cut and on the sample; `whole`: the estimate for all
-    documents that the step judged, from the sample by the sizes of the sides, or None where a side has no vote. Votes
-    that cannot say only count in `unsure`."""
+    """Votes that agree with the step, on the documents nearest its cutoff and on the sample. `whole`: the estimate for
+    all documents that the step judged, from the sample weighted by the sizes of the sides; None if a side has no votes.
+    Votes without a decision count only in `unsure`."""
 
     recipe: str
     step: str
@@ -334,7 +328,7 @@ class Agreement:
 
     @property
     def table(self) -> Table:
-        """For each draw a row for all its documents, and one for each side or label."""
+        """Rows for each draw: one for all its documents, and one for each side or label."""
         rows = [
             (drawn, side or "all", one.votes, one.agreeing, one.share, (one.low, one.high))
             for drawn, shares in (("nearest the cut", self.nearest), ("sample", self.sample))
@@ -351,40 +345,39 @@ class Agreement:
 
 
 def agreement(path: str, settings: MachineSettings | None = None) -> Agreement:
-    """The agreement of a file of votes with the step that they are about, whose stage the home still has.
+    """Compare a file of votes with the decisions of their step, whose stage must still be in the home.
 
-    Raises FileNotFoundError; ValueError for a file of another form, or of votes on documents that the step did not
+    Raises FileNotFoundError; ValueError for a file of another format, or with votes on documents that the step did not
     judge; LookupError for a stage that is not in the home.
     """
     settings = settings or MachineSettings()
     data = files.read_bytes(path)
     with opening(path, "file of votes as saved by a page of `gristmill explain audit`", "save the votes again"):
-        given = Votes.model_validate_json(data)
-    stages = Home(settings.home).stages(given.stage)
+        saved = Votes.model_validate_json(data)
+    stages = Home(settings.home).stages(saved.stage)
     if not stages:
         raise LookupError(
-            f"{path} belongs to the stage {given.stage}, which {settings.home} does not have; set "
+            f"{path} belongs to the stage {saved.stage}, which {settings.home} does not have; set "
             "GRISTMILL_HOME to the home that the page was written from"
         )
-    sides = _sides(stages[0], given.step, list(given.votes))
-    if strange := sorted(set(given.votes) - set(sides)):
-        raise ValueError(f"{path} has a vote on {strange[0]}, which {given.stage} did not score; save the votes again")
-    right = {id_: (vote == "yes") == (sides[id_] == KEPT) for id_, vote in given.votes.items() if vote != "unsure"}
-    if given.labels:
-        sides = given.labels
-        right = {id_: vote == "yes" for id_, vote in given.votes.items() if vote != "unsure"}
-    nearest, sample = (_shares(drawn, right, sides, given.sizes) for drawn in (given.nearest, given.sampled))
-    whole = _whole(sample.by_side, given.sizes)
-    return Agreement(given.recipe, given.step, given.stage, nearest, sample, whole, len(given.votes) - len(right))
+    sides = _sides(stages[0], saved.step, list(saved.votes))
+    if strange := sorted(set(saved.votes) - set(sides)):
+        raise ValueError(f"{path} has a vote on {strange[0]}, which {saved.stage} did not score; save the votes again")
+    right = {id_: (vote == "yes") == (sides[id_] == KEPT) for id_, vote in saved.votes.items() if vote != "unsure"}
+    if saved.labels:
+        sides = saved.labels
+        right = {id_: vote == "yes" for id_, vote in saved.votes.items() if vote != "unsure"}
+    nearest, sample = (_shares(drawn, right, sides, saved.sizes) for drawn in (saved.nearest, saved.sampled))
+    whole = _whole(sample.by_side, saved.sizes)
+    return Agreement(saved.recipe, saved.step, saved.stage, nearest, sample, whole, len(saved.votes) - len(right))
 
 
-def share(agreeing: int, votes: int) -> Share:
-    """A share of votes with the interval of Wilson (1927)."""
+def share(agreeing: int, votes: int, method: Literal["wilson", "exact"] = "wilson") -> Share:
+    """A share of votes with the interval of Wilson (1927), or with the exact one of Clopper and Pearson (1934)."""
     if not votes:
         return Share(0, 0, 0.0, 1.0)
-
-    found = stats.binomtest(agreeing, votes).proportion_ci(LEVEL, "wilson")
-    return Share(agreeing, votes, float(found.low), float(found.high))
+    interval = stats.binomtest(agreeing, votes).proportion_ci(LEVEL, method)
+    return Share(agreeing, votes, float(interval.low), float(interval.high))
 
 
 def _shares(drawn: Iterable[str], right: Mapping[str, bool], sides: Mapping[str, str], names: Iterable[str]) -> Shares:

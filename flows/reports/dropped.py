@@ -1,4 +1,4 @@
-"""Dropped documents with the text that the rule met and the part of it that offended; and what was cut out of texts."""
+"""Dropped documents with the text as the rule saw it and its offending parts, and spans that were cut out of texts."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -31,9 +31,9 @@ class Dropped:
     """A document that a stage dropped.
 
     `row`: of the stage's ledger, with source and URL of the document; `text`: as it reached the step, None if there was
-    none; `marks`: its offending parts; `unmarked`: why the step could not look at the text again, else empty; `remark`:
-    what the marks are, or why there is none, where they are not what the rule counts; `answer`: what a language model
-    wrote from the document, and was dropped.
+    none; `marks`: its offending parts; `unmarked`: why the step could not check the text again, or empty; `remark`: an
+    explanation if the marks are not what the rule counts, or if there are none; `answer`: the text that a language
+    model wrote from the document, and that was dropped.
     """
 
     stage: str
@@ -46,14 +46,14 @@ class Dropped:
 
 
 class Edit(NamedTuple):
-    """A row of EDITS, and the stage that has it."""
+    """A row of EDITS and its stage."""
 
     stage: str
     row: dict[str, Any]
 
 
 def dropped(home: str, stage: str, rule: str, n: int, where: str = "") -> Iterator[Dropped]:
-    """As `dropped_by`, of the stages of a home; `stage`: a name or a label, `dropped` means all."""
+    """Like `dropped_by`, for the stages of a home; `stage`: a name or a label, `dropped` means all."""
     read = Home(home)
     read.check_readable()
     return dropped_by(read.stages(None if stage == "dropped" else stage), rule, n, where)
@@ -62,15 +62,15 @@ def dropped(home: str, stage: str, rule: str, n: int, where: str = "") -> Iterat
 def dropped_by(stages: Iterable[FinishedStage], rule: str, n: int, where: str = "") -> Iterator[Dropped]:
     """Up to `n` documents of each stage that a rule dropped.
 
-    `rule`: `step.rule`, or a step; of a step's name the beginning suffices (`gopher.stop_words`). "": any. `where`: an
-    expression over the columns that documents had as they reached the stage, and those of its ledger; those are given
-    for which it is true, with the columns that it names, and none of a stage whose documents have no such column.
-    Holds a ledger part with these columns, and of the documents' part the rows that are shown. Raises LookupError,
-    naming what there is, and ExpressionError for an expression that has no meaning.
+    `rule`: `step.rule`, or a step, whose name can be abbreviated (`gopher.stop_words`); "": any. `where`: an expression
+    over the columns of documents when they reached the stage, and of its ledger. Only documents for which it is true
+    are returned, with the columns that it names; stages whose documents do not have these columns are skipped. Holds
+    a ledger part with these columns, and the rows of the documents' part to show. Raises LookupError, which lists the
+    valid names, and ExpressionError for an invalid expression.
     """
     found = 0
     known: set[str] = set()
-    columns: dict[str, None] = {}  # of documents that lack one that the expression names
+    columns: dict[str, None] = {}  # of documents without a column that the expression names
     for each in stages:
         if each.counts_documents:
             for one in islice(_in_stage(each, rule, known, where, columns), n):
@@ -85,10 +85,10 @@ def dropped_by(stages: Iterable[FinishedStage], rule: str, n: int, where: str = 
 
 
 def samples(stage: FinishedStage, sources: Sequence[str], each: int) -> dict[tuple[str, str], list[Dropped]]:
-    """Up to `each` documents that every rule of a stage dropped, by (step, rule): drawn by a keyed hash of their ids
-    from all that it dropped, one of each source before a second of any. `sources`: of each shard.
+    """Up to `each` documents that every rule of a stage dropped, by (step, rule): a sample by a keyed hash of their
+    ids, with one document of each source before a second of any. `sources`: of each shard.
 
-    Reads the ids of all ledgers. Holds those of one, and `each` rows for every rule and source.
+    Reads the ids of all ledgers. Holds the ids of one ledger, and `each` rows for every rule and source.
     """
     drawn: dict[tuple[str, str], dict[str, list[tuple[float, int, int]]]] = {}
     for shard, record in enumerate(stage.part_records):
@@ -105,12 +105,12 @@ def samples(stage: FinishedStage, sources: Sequence[str], each: int) -> dict[tup
 
 
 def draw(ids: pa.ChunkedArray) -> np.ndarray:
-    """The numbers in [0, 1) by which documents are drawn for a report, float64 (n,): the lowest are shown."""
+    """Numbers in [0, 1) for sampling documents for a report, float64 (n,): the documents with the lowest are shown."""
     return uniform(ids, _SEED, "report")
 
 
 def _drawn(ledger: str, shard: int, each: int) -> dict[tuple[str, str], list[tuple[float, int, int]]]:
-    """Of each rule of a ledger the `each` rows with the lowest numbers: (number, shard, row)."""
+    """The `each` rows with the lowest numbers for each rule of a ledger: (number, shard, row)."""
     table = parquet.read_table(ledger, ["id", "step", "rule"])
     steps, rules = table["step"].to_pylist(), table["rule"].to_pylist()
     numbers = draw(table["id"])
@@ -123,7 +123,7 @@ def _drawn(ledger: str, shard: int, each: int) -> dict[tuple[str, str], list[tup
 
 
 def in_rows(stage: FinishedStage, shard: int, rows: Sequence[int]) -> list[Dropped]:
-    """The documents in some rows of a shard's ledger, which ascend. Holds these, and ids of the shard's documents."""
+    """The documents in ascending rows of a shard's ledger. Holds these, and the ids of the shard's documents."""
     texts, ledger = _texts_of(stage), stage.ledger(shard)
     gone = read_rows(ledger, np.array(rows, np.int64), parquet.columns(ledger)).to_pylist()
     return [_marked(stage, texts, shard, stage.part_records[shard], row) for row in gone]
@@ -138,7 +138,7 @@ def _sampled(stage: FinishedStage, texts: "_Texts | None", shard: int, row: int)
 def edits(home: str, rule: str, n: int) -> Iterator[Edit]:
     """Up to `n` rows of EDITS of each stage that made texts; `rule` as for `dropped`.
 
-    Holds a shard's rows. Raises LookupError, naming the rules that cut something.
+    Holds a shard's rows. Raises LookupError, which lists the rules that cut something.
     """
     found = 0
     known: set[str] = set()
@@ -152,7 +152,7 @@ def edits(home: str, rule: str, n: int) -> Iterator[Edit]:
 
 
 def matches(step: str, rule: str, wanted: str) -> bool:
-    """Whether a ledger's step and rule are those that are wanted."""
+    """Whether a ledger's step and rule match the wanted ones."""
     first, _, second = wanted.partition(".")
     named = step == first or step.startswith(f"{first}_")
     return not wanted or (named and second in ("", rule)) or wanted == rule
@@ -206,8 +206,8 @@ def _marked(
 
 @dataclass(frozen=True)
 class _Texts:
-    """The stage with the texts which decisions were about, its document steps in order, and those of other stages
-    with signals, `measured`."""
+    """The stage with the texts of the decisions, its document steps in order, and `measured`, the steps of other stages
+    with signals."""
 
     stage: FinishedStage
     steps: tuple[dict[str, Any], ...]
@@ -228,7 +228,7 @@ class _Texts:
         try:
             found = self._marks(shard, row, document, text)
         except (ValueError, LookupError, OSError) as error:
-            # homes keep the stages of older code, and lists that a step reads may have moved
+            # the stage may be of older code, and lists that a step reads may have moved
             return Dropped(stage, shown, text, own, f"{row['step']} cannot process the text again: {error}")
         if found is None:
             return Dropped(stage, shown, text, own)
@@ -253,7 +253,7 @@ class _Texts:
         return document
 
     def _before(self, row: dict[str, Any], shard: int, text: str) -> tuple[str, Marks]:
-        """The text as it reached the step that dropped it, and what that step then cut out of it."""
+        """The text as it reached the step that dropped it, and the spans that the step then cut out of it."""
         names = [settings["step"] for settings in self.steps]
         if row["step"] not in names:
             return text, ()
@@ -261,7 +261,7 @@ class _Texts:
 
 
 def _cuts(stage: FinishedStage, shard: int, document: str) -> pa.Table:
-    """What a stage cut out of a document, in its order."""
+    """The spans that a stage cut out of a document, in its order."""
     cut = parquet.read_table(stage.edits(shard))
     return cut.filter(pc.equal(cut["id"], document)).sort_by("start")
 
@@ -270,7 +270,7 @@ def _texts_of(stage: FinishedStage) -> _Texts | None:
     documents = stage.documents
     if documents is None:
         return None
-    # a corpus step that makes texts, as the removal of repeated lines does, or scores has no signals of document steps
+    # a corpus step that makes texts, such as the removal of repeated lines, or scores has no signals of document steps
     steps = tuple(documents.settings.get("steps", ()))
     others = tuple(step for other in stage.measured for step in other.settings.get("steps", ()))
     return _Texts(documents, steps, others, stage.measured)

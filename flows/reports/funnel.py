@@ -1,4 +1,4 @@
-"""The funnel: how many documents each step keeps and why it drops the others; what extraction counted by source."""
+"""The funnel: how many documents each step keeps, and why it drops the others; counts of the extraction by source."""
 
 import importlib
 from collections import Counter
@@ -28,7 +28,7 @@ _SHOWN_FILES = 3
 
 
 def pandas() -> ModuleType:
-    """Pandas. Raises ImportError with the fix, where it is missing."""
+    """The module pandas. Raises ImportError, with the fix, if it is not installed."""
     try:
         return importlib.import_module("pandas")
     except ImportError as error:
@@ -38,12 +38,12 @@ def pandas() -> ModuleType:
 
 
 def frame(rows: Iterable[Mapping[str, Any]], columns: Sequence[str] | None = None) -> "DataFrame":
-    """A data frame with a row for each mapping; `columns`: all that it has, also without rows. Raises as `pandas`."""
+    """A data frame with a row for each mapping; `columns`: all columns, even without rows. Raises as `pandas`."""
     return pandas().DataFrame.from_records(list(rows), columns=columns)
 
 
 class Counted(Protocol):
-    """A stage, as the engine returns it or as a home has it."""
+    """A stage, as returned by the engine or read from a home."""
 
     @property
     def step_counts(self) -> list[dict[str, Any]]: ...
@@ -51,11 +51,10 @@ class Counted(Protocol):
 
 @dataclass(frozen=True)
 class FunnelRow:
-    """What one step did to all documents.
+    """The effect of one step on all documents.
 
-    `characters_in` is None where there is no text before the step; then `characters_out` are those of the texts that
-    it made. `drops`: documents by rule; `edits`: spans that were cut out of texts by rule, None for a step that cuts
-    nothing.
+    `characters_in` is None if there is no text before the step; then `characters_out` counts the texts that it made.
+    `drops`: documents by rule; `edits`: spans that were cut out of texts, by rule, None for a step without cuts.
     """
 
     step: str
@@ -68,7 +67,7 @@ class FunnelRow:
 
     @property
     def kept(self) -> float | None:
-        """The share of the documents that stay, in [0, 1]; None where none arrive."""
+        """The share of documents that are kept, in [0, 1]; None if none arrive."""
         return self.documents_out / self.documents_in if self.documents_in else None
 
     @property
@@ -82,12 +81,12 @@ class FunnelRow:
 
     @property
     def reasons(self) -> dict[str, int]:
-        """The rules with what they drop and cut, most first."""
+        """The rules with their drops and cuts, most first."""
         return ranked(self.drops | (self.edits or {}))
 
 
 def ranked(counts: Mapping[str, int]) -> dict[str, int]:
-    """Counts with the largest first, those of one size by their names."""
+    """Counts with the largest first, ties by name."""
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
@@ -109,8 +108,8 @@ def table(
 ) -> Table:
     """A row for each step, and one for the tokens.
 
-    Tokens before tokenization are characters over the characters per token of what was tokenized in the end, hence the
-    `~`; those of the last row are counted. If there are none, characters are shown instead.
+    Tokens before tokenization are estimates, marked with `~`: characters divided by the characters per token of the
+    tokenized documents. The tokens of the last row are counted. Without tokens, characters are shown instead.
     """
     size = "#characters" if characters_per_token is None else "#tokens"
     shown: list[tuple[Any, ...]] = []
@@ -134,7 +133,7 @@ def funnel(stages: Iterable[Counted]) -> list[FunnelRow]:
 
 
 def count_by_source(corpus: "Corpus", what: str) -> dict[str, Any]:
-    """What extraction counted of each source, by name. `what`: a field of the counts."""
+    """Counts of the extraction by source. `what`: a field of the counts."""
     sources = corpus.extracted.result["sources"].items()
     return {name: counts[what] for name, counts in sources}
 

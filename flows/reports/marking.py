@@ -1,4 +1,4 @@
-"""Texts for a reader: the parts of a text that a rule met, and two texts with what differs between them."""
+"""Texts for a reader: the parts of a text that a rule matched, and the differences between two texts."""
 
 import re
 from collections.abc import Iterator
@@ -19,16 +19,16 @@ Marks = tuple[tuple[int, int], ...]  # (start, stop) in code points, in order, n
 
 @dataclass(frozen=True)
 class Marked:
-    """Parts of a text; `remark`: what they are, where they are not all that a rule counts."""
+    """Parts of a text; `remark`: an explanation if they are not everything that a rule counts."""
 
     marks: Marks = ()
     remark: str = ""
 
 
 def marks(step: Step, row: dict[str, Any], document: pa.Table, text: str) -> Marked | None:
-    """What offended a rule of a step, by the ledger's row; None for a step that has no rules of that kind.
+    """The parts that violate a rule, according to the ledger's row; None for a step without such rules.
 
-    `document`: its one row, with the signals that the step reads.
+    `document`: a table with one row, with the signals that the step reads.
     """
     if isinstance(step, RuleStep):
         return offending(step, row, document, text)
@@ -38,11 +38,11 @@ def marks(step: Step, row: dict[str, Any], document: pa.Table, text: str) -> Mar
 
 
 def offending(step: RuleStep, row: dict[str, Any], document: pa.Table, text: str) -> Marked:
-    """The words, lines, ... of the text that a rule counts.
+    """The units of the text (words, lines, ...) that a rule counts.
 
-    Where too small a part counted, the others; or again those that count, where the others are most of the text. Of a
-    number that is too small nothing: what is missing cannot be marked. Empty, too, where a rule counts all, as a mean
-    does. Raises LookupError for a rule that the step does not have.
+    If a share is too small, these are the units that do not count, or the ones that count if the others are most of the
+    text. Empty if a number is too small, since missing units cannot be marked, and if a rule uses all units, such as a
+    mean. Raises LookupError for a rule that the step does not have.
     """
     found = [rule for rule in step.rules if rule.name == row["rule"]]
     if not found:
@@ -68,7 +68,7 @@ def offending(step: RuleStep, row: dict[str, Any], document: pa.Table, text: str
 
 
 def _merged(batch: Batch, parts: Parts, where: np.ndarray, text: str) -> Marks:
-    """Units of the text, those next to each other as one, without blank ones."""
+    """Units of the text without blank ones, with adjacent units merged."""
     start, stop = (bounds[where] for bounds in parts.spans(batch.scan))
     data = batch.scan.data
     merged: list[tuple[int, int]] = []
@@ -88,8 +88,8 @@ def _characters(data: np.ndarray, at: np.ndarray) -> list[int]:
 
 
 def before_edits(text: str, edits: pa.Table, step: str, steps: list[str]) -> tuple[str, Marks]:
-    """The text as it reached `step`, one of the `steps` that cut into it in their order, and what that step then cut
-    out of it. `edits`: the document's rows of EDITS, by `start`."""
+    """The text as it reached `step`, one of the `steps` that edited it in this order, and the spans that the step then
+    cut out of it. `edits`: the document's rows of EDITS, by `start`."""
     for later in reversed(steps[steps.index(step) :]):
         own = edits.filter(pc.equal(edits["step"], later))
         text = restored(text, own)
@@ -97,18 +97,18 @@ def before_edits(text: str, edits: pa.Table, step: str, steps: list[str]) -> tup
 
 
 def spans(edits: pa.Table, text: str) -> Marks:
-    """Where rows of EDITS are in the text before them, but for white space."""
+    """The spans of rows of EDITS in the text before them, without white space."""
     found = zip(edits["start"].to_pylist(), edits["stop"].to_pylist(), strict=True)
     return tuple((start, stop) for start, stop in found if text[start:stop].strip())
 
 
 def restored(text: str, edits: pa.Table) -> str:
-    """The text before a step cut into it, from the text after it and the step's rows of EDITS for it, by `start`.
+    """Reconstruct the text before a step from the text after it and the step's rows of EDITS, by `start`.
 
-    Where the content of a span was not kept, there are as many blocks as it had characters.
+    If the content of a span was not kept, each of its characters is replaced by a block.
     """
     pieces: list[str] = []
-    before = at = 0  # where the last span ended, in the text before and in the text after
+    before = at = 0  # end of the last span, in the text before and in the text after
     for row in edits.to_pylist():
         same = row["start"] - before
         removed = "\u2588" * (row["stop"] - row["start"]) if row["removed"] is None else row["removed"]
@@ -118,9 +118,9 @@ def restored(text: str, edits: pa.Table) -> str:
     return "".join([*pieces, text[at:]])
 
 
-_WORDS = 1200  # of each text are compared: difflib's time grows with the square
-_CONTEXT = 8  # words shown at the ends of a stretch that is folded
-_ALONE = 60  # words shown of a stretch that the other text does not have
+_WORDS = 1200  # compared in each text, since difflib takes quadratic time
+_CONTEXT = 8  # words shown at the ends of a folded stretch
+_ALONE = 60  # words shown of a stretch that is not in the other text
 _SHOWN = 240  # words shown of a text
 _BEFORE = 8  # words of a passage before the first difference
 _AHEAD = 400  # words after the first difference that are compared
@@ -129,7 +129,7 @@ _PASSAGE = 40  # words of a passage
 
 @dataclass(frozen=True)
 class Stretch:
-    """Words in a row. `alone`: the other text does not have them here; `folded`: how many follow that are not shown."""
+    """Consecutive words. `alone`: they are not in the other text here; `folded`: number of hidden words after them."""
 
     text: str
     alone: bool
@@ -145,7 +145,7 @@ class Passage(NamedTuple):
 
 
 def first_difference(one: str, other: str) -> tuple[Passage, Passage] | None:
-    """The first passage in which two texts differ by words, of both; None where no word differs."""
+    """The first passage of both texts with different words; None if no word differs."""
     words = one.split(), other.split()
     shorter = min(map(len, words))
     same = next((at for at, (a, b) in enumerate(zip(*words, strict=False)) if a != b), shorter)
@@ -166,12 +166,12 @@ def first_difference(one: str, other: str) -> tuple[Passage, Passage] | None:
 
 
 def side_by_side(one: str, other: str) -> tuple[list[Stretch], list[Stretch]]:
-    """The stretches of both texts, of as many words as are compared and shown. White space is not compared."""
+    """The stretches of both texts, up to the number of words to compare and show. White space is not compared."""
     words = one.split(), other.split()
     compared = words[0][:_WORDS], words[1][:_WORDS]
     same = SequenceMatcher(None, *compared, autojunk=False).get_opcodes()
     if max(map(len, words)) > _WORDS and len(same) > 1 and same[-1][0] != "equal":
-        same.pop()  # what comes last may be like what was not compared
+        same.pop()  # the end may match words that were not compared
     sides = []
     for side, (mine, all_mine) in enumerate(zip(compared, words, strict=True)):
         stretches: list[Stretch] = []
@@ -195,7 +195,7 @@ def _folded(words: list[str], alone: bool, first: bool, last: bool) -> Iterator[
 
 
 def _cut(stretches: list[Stretch], total: int) -> list[Stretch]:
-    """As many stretches as may be shown, and how many words of the text come after them."""
+    """The stretches that can be shown, and the number of words after them."""
     shown = covered = 0
     for at, stretch in enumerate(stretches):
         visible = len(stretch.text.split())
@@ -207,14 +207,14 @@ def _cut(stretches: list[Stretch], total: int) -> list[Stretch]:
     return stretches + ([Stretch("", False, total - covered)] if total > covered else [])
 
 
-# Parts of a text that a page shows: its beginning, or what is around marked parts.
+# Parts of a text that a page shows: its beginning, or the context of marked parts.
 
 
 _EXCERPT_CONTEXT = 160  # characters on either side of a marked part
 
 
 class Piece(NamedTuple):
-    """Characters of a text in a row. `left_out`: how many follow that are not shown."""
+    """Consecutive characters of a text. `left_out`: number of hidden characters after them."""
 
     text: str
     marked: bool
@@ -227,7 +227,7 @@ def beginning(text: str, characters: int) -> list[Piece]:
 
 
 def excerpt(text: str, marks: Marks, characters: int) -> list[Piece]:
-    """Up to about so many characters: marked parts with some context, as many as fit; without marks the beginning."""
+    """Marked parts with some context, as many as fit, or the beginning if there are no marks."""
     pieces: list[Piece] = []
     left, at = characters, 0
     for start, stop in marks:

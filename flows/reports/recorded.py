@@ -1,6 +1,6 @@
-"""Readers open recorded runs: the stages that the home has, and not those that today's recipe, code and sources would
-give. Where these differ from what made a stage, one line in the log names the difference. `would_make` says what a run
-would make beyond them."""
+"""Open recorded runs for reading: the stages in the home, even if the current recipe, code or sources would produce
+others. If these have changed since a stage was made, the log has one line with the differences. `would_make` predicts
+which stages a run would make."""
 
 import logging
 import re
@@ -29,12 +29,12 @@ log = logging.getLogger(__name__)
 
 
 def open_run(settings: MachineSettings, recipe: Recipe) -> tuple[RunContext, Recipe]:
-    """A context that makes nothing and gives the stages of the newest run of a recipe, and the recipe of that run.
+    """A context that makes nothing and returns the stages of the newest run of a recipe, and the recipe of that run.
 
-    Two recipes may have one name: the newest run of exactly this recipe is read, or if there is none, the newest of the
-    name, and a line of the log has each difference. A newest run that differs only in `limit` is a run of this recipe.
-    A stage that no run of the recipe has, and that is not finished in the home, either, raises NotFinishedError, as
-    does a recipe whose name has only runs on other sources.
+    Several recipes may have the same name: the newest run of exactly this recipe is read, or if there is none, the
+    newest run of the name, with the differences in the log. A newest run that differs only in `limit` is a run of this
+    recipe. Raises NotFinishedError for a stage that no run of the recipe has and that is not finished in the home, and
+    for a recipe whose name has only runs on other sources.
     """
     remakes.forget(settings.home)
     runs = [run for run in runs_of(settings.home, recipe.name) if run.flow in FLOWS]
@@ -51,18 +51,18 @@ def open_run(settings: MachineSettings, recipe: Recipe) -> tuple[RunContext, Rec
 
 
 def _recipe_of(run: RecordedRun, given: Recipe) -> Recipe:
-    """The recipe of a run: the given one, if it is the same."""
+    """The recipe of a run; `given` itself if it is the same."""
     assert run.recipe is not None, "it was recorded"
-    found = changes(run.recipe, given)
-    if not found:
+    differing = changes(run.recipe, given)
+    if not differing:
         return given
     if _is_elsewhere(run.recipe, given):
         raise NotFinishedError(
             f"no run of the recipe {given.name} with these sources is finished; the newest run of that name reads "
             "others. Run `gristmill corpus RECIPE` with it, or give one of the two recipes another name"
         )
-    changed = {name.partition(".")[0].partition("[")[0] for name, _, _ in found}
-    # what has not changed is taken from the given recipe, whose addresses have what lets a reader in
+    changed = {name.partition(".")[0].partition("[")[0] for name, _, _ in differing}
+    # unchanged keys are taken from the given recipe, whose addresses include credentials
     kept = {name: getattr(given, name) for name in type(given).model_fields if name not in changed}
     try:
         recorded = Recipe.model_validate({**run.recipe, **kept})
@@ -74,8 +74,8 @@ def _recipe_of(run: RecordedRun, given: Recipe) -> Recipe:
             f"{problem['msg']}): using yours instead"
         )
         return given
-    lines = [f"{name} was {_short(was)}, is {_short(is_)}" for name, was, is_ in found[:_CHANGES]]
-    lines += [f"and {len(found) - _CHANGES} more"] if len(found) > _CHANGES else []
+    lines = [f"{name} was {_short(was)}, is {_short(is_)}" for name, was, is_ in differing[:_MAX_CHANGES]]
+    lines += [f"and {len(differing) - _MAX_CHANGES} more"] if len(differing) > _MAX_CHANGES else []
     _warn(
         f"the recipe {given.name} has changed since its run of {run.ended or run.began}; using the recipe of "
         "that run. Changes: " + "; ".join(lines)
@@ -84,28 +84,28 @@ def _recipe_of(run: RecordedRun, given: Recipe) -> Recipe:
 
 
 def _is_elsewhere(recorded: Mapping[str, Any], given: Recipe) -> bool:
-    """Whether a recorded recipe reads nothing that another one of its name reads, whatever the options of sources."""
+    """Whether a recorded recipe shares no input with another recipe of its name, whatever the options of sources."""
     was, now = (_read_by(sources) for sources in (recorded["sources"], given.model_dump(mode="json")["sources"]))
     return not any(not list(differences(one, other)) for one in was for other in now)
 
 
 def _read_by(sources: Iterable[Mapping[str, Any]]) -> list[Any]:
-    """What sources read: each file, pattern, list or snapshot."""
-    found = []
+    """The inputs of sources: each file, pattern, list or snapshot."""
+    inputs = []
     for source in sources:
         key = next(key for key in BY_KEY if key in source)
         read = redacted(source["files" if key == "reader" else key])  # `reader` names a function
-        found += read if isinstance(read, list) else [read]
-    return found
+        inputs += read if isinstance(read, list) else [read]
+    return inputs
 
 
 def is_same_but(keys: Collection[str], recorded: Mapping[str, Any] | None, given: Recipe) -> bool:
-    """Whether a recipe is a recorded one, but for some of its top-level keys; so is one that was not recorded."""
+    """Whether a recipe equals a recorded one except for some top-level keys; true if none was recorded."""
     return recorded is None or {name.partition(".")[0] for name, _, _ in changes(recorded, given)} <= {*keys}
 
 
 def is_same_but_defaults(keys: Collection[str], run: RecordedRun, given: Recipe) -> bool:
-    """As `is_same_but` for the recipe of a run, where defaults of the release that ran it are no difference either."""
+    """Like `is_same_but` for the recipe of a run, ignoring defaults that changed since the release that ran it."""
     if run.recipe is None:
         return True
     names = [name for name, _, _ in changes(run.recipe, given) if name.partition(".")[0] not in keys]
@@ -113,7 +113,7 @@ def is_same_but_defaults(keys: Collection[str], run: RecordedRun, given: Recipe)
 
 
 def _is_set(value: Any, name: str) -> bool:
-    """Whether a recipe has a key, named as in `differences`, and not its default."""
+    """Whether a recipe sets a key, named as in `differences`, explicitly."""
     for part in re.findall(r"[^.\[\]]+", name):
         if isinstance(value, BaseModel):
             if part not in value.model_fields_set:
@@ -125,38 +125,37 @@ def _is_set(value: Any, name: str) -> bool:
 
 
 def changes(recorded: Mapping[str, Any], given: Recipe) -> list[tuple[str, Any, Any]]:
-    """Where a recipe differs from a recorded one, as `differences` gives it. None of these are changes: the same files
-    named from another folder, a key that came with a later release and has its default, and `export`, which changes no
-    document."""
+    """The differences between a recipe and a recorded one (`differences`). These are not changes: the same files named
+    from another folder, a key of a later release with its default, and `export`, which does not change documents."""
     try:
         recorded = redacted(Recipe.model_validate(recorded).model_dump(mode="json"))
     except ValidationError:
-        pass  # it cannot be read any more: what it has is compared unchanged
+        pass  # it is no longer valid, so compare it unchanged
     now = redacted(given.model_dump(mode="json"))
     return [each for each in differences(recorded, now) if each[0].partition(".")[0] != "export"]
 
 
-_CHANGES = 8  # of a recipe that the warning lists: a release may change dozens of defaults
-_said = set[str]()
+_MAX_CHANGES = 8  # listed in a warning, since a release may change dozens of defaults
+_warnings = set[str]()
 
 
 def _warn(line: str) -> None:
-    """Write a warning, once in this process: a command may open a run several times."""
-    if line not in _said:
-        _said.add(line)
+    """Log a warning once per process, since a command may open a run several times."""
+    if line not in _warnings:
+        _warnings.add(line)
         log.warning("%s", line)
 
 
 class RecordedStages:
-    """The stages of runs of a recipe, the newest first. A stage is found by its key, or else by its place among the
-    stages of its name, in which every run asks for them. `quiet`: differences are not logged."""
+    """The stages of runs of a recipe, newest run first. A stage is found by its key, or else by its position among the
+    stages of its name, since every run requests them in the same order. `quiet`: do not log differences."""
 
     def __init__(self, home: str, recipe: Recipe, runs: list[RecordedRun], quiet: bool = False) -> None:
         self._home, self._recipe, self._runs, self._quiet = home, recipe, runs, quiet
-        self._asked: dict[str, list[str]] = {}
+        self._requested: dict[str, list[str]] = {}
 
     def build(self, spec: StageSpec) -> StageResult:
-        """The stage. Raises NotFinishedError."""
+        """Return the recorded stage. Raises NotFinishedError."""
         if (found := self.find(spec)) is None:
             command = "corpus" if self._recipe.mixture is None else "run"
             raise NotFinishedError(
@@ -166,57 +165,57 @@ class RecordedStages:
         return found
 
     def find(self, spec: StageSpec) -> StageResult | None:
-        """The stage; None where no run has finished it."""
-        asked = self._asked.setdefault(spec.name, [])
-        if spec.key not in asked:
-            asked.append(spec.key)
+        """The recorded stage; None if no run has finished it."""
+        requested = self._requested.setdefault(spec.name, [])
+        if spec.key not in requested:
+            requested.append(spec.key)
         if (found := make.find(self._home, spec)) is not None and not found.is_collected:
             return found
-        return None if spec.at else next(self._by_place(spec, asked.index(spec.key)), None)
+        return None if spec.at else next(self._by_position(spec, requested.index(spec.key)), None)
 
-    def _by_place(self, spec: StageSpec, place: int) -> Iterator[StageResult]:
+    def _by_position(self, spec: StageSpec, position: int) -> Iterator[StageResult]:
         for run in self._runs:
             labels = [label for label in run.stages if label.rpartition("-")[0] == spec.name]
-            if place >= len(labels):
+            if position >= len(labels):
                 continue
-            folder = files.join(self._home, "stages", labels[place])
+            folder = files.join(self._home, "stages", labels[position])
             manifest = layout.manifest(folder)
             if manifest is not None and not manifest.get(layout.COLLECTED):
-                key = labels[place].rpartition("-")[2]
-                self._say(labels[place], spec, manifest)
+                key = labels[position].rpartition("-")[2]
+                self._log_reasons(labels[position], spec, manifest)
                 yield StageResult(spec.name, key, folder, manifest, reused=True, code=spec.code)
 
-    def _say(self, label: str, spec: StageSpec, manifest: Mapping[str, Any]) -> None:
+    def _log_reasons(self, label: str, spec: StageSpec, manifest: Mapping[str, Any]) -> None:
         if not self._quiet:
             _warn(f"{label} is read unchanged: {'; '.join(reasons(spec, manifest)) or 'its key has changed'}")
 
 
 def reasons(spec: StageSpec, manifest: Mapping[str, Any]) -> list[str]:
-    """Why a stage with this manifest has another key than it would have now, each in a few words."""
-    now, found = spec.identity, []
+    """The reasons why a stage with this manifest has another key than it would have now, in a few words each."""
+    now, texts = spec.identity, []
     for name, was, is_ in differences(
         {"version": manifest["version"], **manifest["versions"]}, {"version": now["version"], **now["versions"]}
     ):
-        found.append(f"its {'version' if name == 'version' else f'step {name}'} was {_short(was)}, is {_short(is_)}")
+        texts.append(f"its {'version' if name == 'version' else f'step {name}'} was {_short(was)}, is {_short(is_)}")
     for part, what in (("libraries", "the release of {}"), ("data", "{}"), ("record", "the setting {}")):
         for name, was, is_ in differences(manifest[part], now[part]):
-            found.append(f"{what.format(name)} was {_short(was)}, is {_short(is_)}")
+            texts.append(f"{what.format(name)} was {_short(was)}, is {_short(is_)}")
     if manifest["unicode"] != now["unicode"]:
-        found.append(f"Unicode of Python was {manifest['unicode']}, is {now['unicode']}")
-    found += [f"{name} has different contents" for name, _, _ in differences(manifest["inputs"], now["inputs"])]
-    return found
+        texts.append(f"Unicode of Python was {manifest['unicode']}, is {now['unicode']}")
+    texts += [f"{name} has different contents" for name, _, _ in differences(manifest["inputs"], now["inputs"])]
+    return texts
 
 
-def differences(was: Any, now: Any, at: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """(where, the value before, the value now) of all in which two values of JSON's types differ."""
+def differences(was: Any, now: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Differences between two JSON values: (path, the value before, the value now)."""
     if isinstance(was, Mapping) and isinstance(now, Mapping):
         for key in [*was, *(key for key in now if key not in was)]:
-            yield from differences(was.get(key), now.get(key), f"{at}.{key}" if at else str(key))
+            yield from differences(was.get(key), now.get(key), f"{path}.{key}" if path else str(key))
     elif isinstance(was, list) and isinstance(now, list) and len(was) == len(now):
         for number, (one, other) in enumerate(zip(was, now, strict=True)):
-            yield from differences(one, other, f"{at}[{number}]")
+            yield from differences(one, other, f"{path}[{number}]")
     elif was != now and not is_one_name(was, now):
-        yield at, was, now
+        yield path, was, now
 
 
 def _short(value: Any) -> str:
@@ -226,8 +225,8 @@ def _short(value: Any) -> str:
 
 @dataclass(frozen=True)
 class ToMake:
-    """A stage that a run would make: `label`, the folder that it would be in; `why`; `cpu_seconds` that it took when it
-    was last made, None if it was not."""
+    """A stage that a run would make. `label`: its folder; `why`: the reason; `cpu_seconds`: that it took the last time,
+    None if it was never made."""
 
     label: str
     why: str
@@ -236,8 +235,8 @@ class ToMake:
 
 @dataclass
 class WouldMake:
-    """`reused`: stages that are finished; `certain`: those that are made for certain; `perhaps`: those after them, by
-    label, which are made if their inputs come out with other contents; `open_end`: whether more stages follow that were
+    """`reused`: number of finished stages; `certain`: stages that are certainly made; `perhaps`: labels of later
+    stages, which are made if the contents of their inputs change; `open_end`: whether more stages follow that were
     never made."""
 
     reused: int = 0
@@ -251,7 +250,7 @@ class WouldMake:
         return bool(self.certain) or self.open_end
 
     def sentences(self) -> list[str]:
-        """What is said of it, a line each."""
+        """The prediction as text, one line each."""
         if not self.makes_something:
             return [f"all {self.reused} stages are finished, so a run would make nothing"]
         if not self.certain:
@@ -270,32 +269,32 @@ class WouldMake:
 
 
 def would_make(recipe: Recipe, settings: MachineSettings) -> WouldMake:
-    """What a run would make, as far as this can be known before it. Stages that read a stage to be made are looked up
-    as if it had the contents of the newest run; if no run had it, nothing about them is known."""
+    """Predict what a run would make. Stages that read a stage to be made are looked up as if it had the contents of the
+    newest run; if no run had it, nothing about them is known."""
     remakes.forget(settings.home)
     runs = [run for run in runs_of(settings.home, recipe.name) if run.flow in FLOWS]
     recorded = RecordedStages(settings.home, recipe, runs, quiet=True)
-    found, asked = WouldMake(), dict[str, StageResult]()
-    unsure = set[str]()  # labels of the stages that are made, and of those after them
+    prediction, stages = WouldMake(), dict[str, StageResult]()
+    unsure = set[str]()  # labels of the stages that are made, and of stages that read them
 
     def build(spec: StageSpec) -> StageResult:
-        if spec.key in asked:
-            return asked[spec.key]
+        if spec.key in stages:
+            return stages[spec.key]
         stage = make.find(settings.home, spec)
         if stage is None:
             stage = recorded.find(spec)
             why = "it was never made" if stage is None else "; ".join(reasons(spec, stage.manifest))
             cost = None if stage is None else stage.cpu_seconds
-            found.certain.append(ToMake(spec.label(settings.home), why or "its key has changed", cost))
+            prediction.certain.append(ToMake(spec.label(settings.home), why or "its key has changed", cost))
             if stage is None:
                 raise NotFinishedError(spec.name)
             unsure.add(stage.label)
         elif unsure & {*spec.read.values()}:
             unsure.add(stage.label)
-            found.perhaps.append(stage.label)
+            prediction.perhaps.append(stage.label)
         else:
-            found.reused += 1
-        asked[spec.key] = stage
+            prediction.reused += 1
+        stages[spec.key] = stage
         return stage
 
     seen = Seen(settings.home, recipe.name)
@@ -305,14 +304,14 @@ def would_make(recipe: Recipe, settings: MachineSettings) -> WouldMake:
     try:
         Outputs(context, recipe).make()
     except NotFinishedError:
-        found.open_end = True
+        prediction.open_end = True
     except NothingLeftError:
         pass
-    return found
+    return prediction
 
 
 def _looked(seen: Seen, given: Any, look: Callable[[], Any]) -> Any:
-    """What files outside of the home are now; where they are gone, as the last run saw them."""
+    """The current state of files outside the home; if they are gone, as the last run saw them."""
     try:
         return look()
     except (OSError, ValueError):

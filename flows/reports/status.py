@@ -1,4 +1,4 @@
-"""Which stages a home has, in order of time, and which documents they keep."""
+"""The stages of a home in order of time, and the documents that they keep."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -27,12 +27,11 @@ else:
 class StageStatus:
     """A stage of the home.
 
-    `documents_in`, `documents_out`: None where no documents are counted; `drops`: documents by `step.rule`, most
-    first; `jobs_done`: of an unfinished stage; `trouble`: why a stage cannot be read; `recipes`: those whose last run
-    had it; `modified`: when it was finished, or its last job, in seconds since 1970, None if none was; `tokens`: made
-    or trained on, None for other stages; `contents`: the digest of what it holds; `inputs`: keys of stages and digests
-    of files, by what they are to it, and `digests` the digests of both.
-    """
+    `documents_in`, `documents_out`: None if documents are not counted; `drops`: documents by `step.rule`, most first;
+    `jobs_done`: of an unfinished stage; `trouble`: why a stage cannot be read; `recipes`: recipes whose last run had
+    it; `modified`: when it, or its last job, was finished, in seconds since 1970, None if no job was; `tokens`: that it
+    made or was trained on, None for other stages; `contents`: the digest of its contents; `inputs`: keys of stages and
+    digests of files, by their roles, and `digests` the digests of both."""
 
     stage: str
     state: Literal["finished", "unfinished", "unreadable"]
@@ -54,12 +53,12 @@ class StageStatus:
 
     @property
     def documents(self) -> str:
-        """How many arrived and stayed, as far as documents are counted."""
+        """The numbers of documents in and out, if they are counted."""
         return " → ".join(f"{n:,}" for n in (self.documents_in, self.documents_out) if n is not None)
 
     @property
     def finished(self) -> str:
-        """When it was finished, to the minute; or its state."""
+        """The time it was finished, to the minute, or its state."""
         if self.state != "finished":
             return self.state
         return "" if self.modified is None else datetime.fromtimestamp(self.modified).strftime("%d %b %H:%M")
@@ -76,14 +75,14 @@ def table(rows: Iterable[StageStatus]) -> Table:
 
 
 def status(home: str) -> list[StageStatus]:
-    """All stages of a home in order of time, those that have finished no job last. Reads a manifest for each."""
+    """All stages of a home in order of time, then stages without a finished job. Reads a manifest for each."""
     found = Home(home)
     recipes = recipes_by_stage(home)
 
     def row(stage: FinishedStage | UnfinishedStage | UnreadableStage) -> StageStatus:
         return replace(_row(stage), recipes=tuple(recipes.get(stage.label, ())), modified=_modified(stage))
 
-    # requests to a store are mostly waiting
+    # threads, since requests to a store mostly wait
     with ThreadPoolExecutor(16) as pool:
         rows = pool.map(row, [*found.stages(), *found.unfinished(), *found.unreadable()])
     return sorted(rows, key=lambda row: (row.modified is None, row.modified or 0, row.stage))
@@ -119,14 +118,14 @@ def token_count(stage: FinishedStage) -> int | None:
 
 
 def _modified(stage: StageFolder) -> float | None:
-    """When a stage was finished, or its last job; None if none was. In seconds since 1970."""
+    """The time a stage, or its last job, was finished, in seconds since 1970; None if no job was."""
     if not isinstance(stage, UnfinishedStage):
         return files.modified(files.join(stage.folder, "manifest.json"))
     done = files.join(stage.folder, "done")
     return max((files.modified(files.join(done, name)) for name in files.names(done)), default=None)
 
 
-# Of what a stage is made from, the first of these is the stage before it; the others were made on the side.
+# The first of these among the inputs of a stage is its predecessor; other inputs were made on the side.
 _BEFORE = ("mixture", "tokens", "kept", "documents")
 
 
@@ -139,10 +138,10 @@ class StageNode:
 
 
 def trees(rows: Iterable[StageStatus]) -> dict[str, list[StageNode]]:
-    """Of each recipe with a last run its stages in order: those that its documents and tokens went through.
+    """The stages that the documents and tokens of each recipe's last run went through, in order.
 
-    What one of them needed besides (signatures, the model of a filter, a tokenizer) is in its `aside`. A stage
-    is listed once, where it was needed first. Unfinished stages come last, because what they read is unknown.
+    Other inputs of a stage (signatures, the model of a filter, a tokenizer) are in its `aside`. A stage is listed once,
+    where it is needed first. Unfinished stages are last, because their inputs are unknown.
     """
     found: dict[str, list[StageStatus]] = {}
     for row in rows:
@@ -179,7 +178,7 @@ def _input(row: StageStatus, name: str, rows: Mapping[str, StageStatus]) -> Stag
 
 
 def _line(last: StageStatus, by_key: Mapping[str, StageStatus], shown: set[str]) -> Iterator[StageStatus]:
-    """A stage and those before it, back to one that is shown already."""
+    """A stage and its predecessors, back to one that is already shown."""
     row: StageStatus | None = last
     while row is not None and row.key not in shown:
         yield row
@@ -189,7 +188,7 @@ def _line(last: StageStatus, by_key: Mapping[str, StageStatus], shown: set[str])
 
 @dataclass(frozen=True)
 class KeptDocument:
-    """A row of a stage's part without its text, and the text, if the stage or the one that it reads has texts."""
+    """A row of a stage's part without its text, and the text, if the stage or its input has texts."""
 
     row: dict[str, Any]
     text: str | None
@@ -197,26 +196,26 @@ class KeptDocument:
 
 @dataclass(frozen=True)
 class KeptDocuments:
-    """The first documents of the stage in `folder`; `recipes`: those whose curated documents these are, where they were
-    asked for."""
+    """The first documents of the stage in `folder`; `recipes`: the recipes whose curated documents these are, if these
+    were requested."""
 
     folder: str
     documents: list[KeptDocument]
     recipes: tuple[str, ...] = ()
 
 
-# Stages that choose among curated documents, for a training or an evaluation.
+# Stages that select curated documents for a training or an evaluation.
 _BEHIND_CURATION = ("heldout", "evaluation_removal")
 
 
 def show(home: str, name: str, n: int, where: str = "") -> Iterator[KeptDocuments]:
-    """The first `n` documents of each stage with a name or a label, of unfinished ones too. As `documents` those that
-    the last run of each recipe curated: they are named by the last stage of the curation that is finished.
+    """The first `n` documents of each stage with a name or a label, including unfinished stages. The name `documents`
+    selects the curated documents of each recipe's last run, which are in the last finished stage of the curation.
 
-    `where`: an expression, of which the documents for which it is true are shown, with the columns that it names.
+    `where`: an expression; only documents for which it is true are shown, with the columns that it names.
 
-    Holds one part of the stage and one of the texts. Raises FileNotFoundError for a stage that is not there, naming
-    those that are; LookupError for a column of `where` that is not there, ExpressionError for one that has no meaning.
+    Holds one part of the stage and one part of the texts. Raises FileNotFoundError for an unknown stage, with the names
+    of all stages, LookupError for an unknown column in `where`, and ExpressionError for an invalid expression.
     """
     found = Home(home)
     found.check_readable()
@@ -256,7 +255,7 @@ def _curated(home: Home, n: int, where: str) -> Iterator[KeptDocuments]:
 
 
 def _first(stage: StageFolder, n: int, where: str = "", run: Iterable[FinishedStage] = ()) -> list[KeptDocument]:
-    """`run`: stages that may have measured more of the documents."""
+    """`run`: stages that may have more measured columns."""
     if where:
         return _chosen(stage, n, where, run)
 
@@ -289,7 +288,7 @@ def _chosen(stage: StageFolder, n: int, where: str, run: Iterable[FinishedStage]
 
 
 def _texts(stage: StageFolder, part: str) -> dict[str, dict[str, Any]]:
-    """Rows of the documents that a stage's part names, by id; empty if the stage has no documents."""
+    """Rows of the documents in a stage's part, by id; empty if the stage has no documents."""
     if not isinstance(stage, FinishedStage) or stage.documents is None:
         return {}
 

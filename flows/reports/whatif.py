@@ -41,8 +41,8 @@ from gristmill.tasks.models.filter import bounds_by
 
 
 def decisions_of(stage: StageResult) -> Decisions | None:
-    """The decisions of a stage, None for one without: `rules` has them in its record, the cut of a learned filter,
-    which derives them from the scores, in its result."""
+    """The decisions of a stage, None if it has none: `rules` has them in its record, the cut of a learned filter in its
+    result, since it derives them from the scores."""
     for where in (stage.manifest["record"], stage.result):
         if "decisions" in where:
             return RuleDecisions.model_validate({"decisions": where["decisions"]}).decisions
@@ -50,8 +50,7 @@ def decisions_of(stage: StageResult) -> Decisions | None:
 
 
 def exempt_from(stage: StageResult) -> Exempt:
-    """By step, the sources that it did not decide about: those that it does not apply to, and the reference of a
-    learned filter."""
+    """The exempt sources of each step: sources that it does not apply to, and the reference of a learned filter."""
     record, result = stage.manifest["record"], stage.result
     if "decisions" not in result:
         return record.get("exempt", {})
@@ -65,7 +64,7 @@ def decisions_about(stage: StageResult, decisions: Decisions, source: str) -> De
 
 
 def inputs_of(corpus: Corpus, stage: StageResult, decisions: Decisions) -> tuple[StageResult, list[StageResult]]:
-    """The inputs of a stage's decisions: the stage that names the arriving documents, and those with signals."""
+    """The inputs of a stage's decisions: the stage with the arriving documents, and the stages with signals."""
     stages = {each.contents: each for each in corpus.stages} | {each.key: each for each in corpus.stages}
     inputs = stage.manifest["inputs"]
     names = [name for name in inputs if name.startswith("measured ")]
@@ -82,7 +81,7 @@ def arriving_documents(
 
 
 def parsed(settings: Iterable[str]) -> dict[str, Any]:
-    """`step.setting=value` as a mapping, values read as by `given_value`. Raises ValueError for one of another form."""
+    """Parse `step.setting=value` to a mapping, values as in `given_value`. Raises ValueError for another format."""
     changes = {}
     for setting in settings:
         name, equals, value = setting.partition("=")
@@ -98,7 +97,7 @@ def parsed(settings: Iterable[str]) -> dict[str, Any]:
 def changed(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
     """The recipe with other thresholds, named `step.setting` or, within a setting, `step.setting.key`.
 
-    Raises ValueError, which lists what there is, or gives the reason why the setting cannot be replayed.
+    Raises ValueError, which lists the settings, or explains why the setting cannot be replayed.
     """
     steps = {step.step: step for step in recipe.steps}
     for name, value in changes.items():
@@ -171,7 +170,7 @@ Position = Literal["ahead", "replayed", "behind"]
 
 @dataclass(frozen=True)
 class ShardReplay:
-    """What the decisions make of one shard: the ids that stay, in order, and the ledger's rows of the others."""
+    """The result of the decisions for one shard: the kept ids, in order, and the ledger's rows of the others."""
 
     kept: pa.ChunkedArray
     dropped: pa.Table
@@ -182,9 +181,9 @@ class ShardReplay:
 class ComparedStep:
     """A step as it was run and as it was replayed.
 
-    `position`: `ahead` of the replayed steps, where nothing changes; `replayed`; or `behind`. `recorded`: None where
-    the run has not come so far; `replayed`: None where the step's decisions could not be replayed, though other
-    documents reach it.
+    `position`: `ahead` (before the replayed steps, where nothing changes), `replayed`, or `behind` (after them).
+    `recorded`: None if the run has not reached the step; `replayed`: None if other documents reach the step and its
+    decisions cannot be replayed.
     """
 
     step: str
@@ -194,7 +193,7 @@ class ComparedStep:
 
     @property
     def rules(self) -> dict[str, tuple[int, int]]:
-        """Of a replayed step the documents that each rule drops, as it was run and as it was replayed."""
+        """The documents that each rule of a replayed step drops, in the run and in the replay."""
         if self.position != "replayed" or self.recorded is None or self.replayed is None:
             return {}
         old, new = self.recorded.drops, self.replayed.drops
@@ -202,7 +201,7 @@ class ComparedStep:
 
 
 def table(steps: Iterable[ComparedStep]) -> Table:
-    """A row for each step, and of replayed steps one for each rule that drops documents."""
+    """A row for each step, and for replayed steps a row for each rule that drops documents."""
     rows: list[tuple[Any, ...]] = []
     for step in steps:
         was, now = step.recorded, step.replayed
@@ -218,11 +217,11 @@ def table(steps: Iterable[ComparedStep]) -> Table:
 
 @dataclass(frozen=True)
 class Replay:
-    """`signals`: the parts that each shard is judged by; one without passes, as a model's reference does.
+    """`signals`: the parts with the signals of each shard; a shard without any is kept, such as a model's reference.
 
     `before`, `recorded`, `after`: counts that the run recorded (`gristmill.storage.ledger.count`) of the steps before
     the replayed ones, of the replayed ones, and of later ones, as far as the run is finished. `behind`: the names of
-    the later ones. `exempt`: by step the sources that it does not apply to.
+    the later ones. `exempt`: the exempt sources of each step.
     """
 
     passed: Passed
@@ -249,7 +248,7 @@ class Replay:
         ]
 
     def shard(self, number: int) -> ShardReplay:
-        """Decide again on one shard. Holds the columns of it that the decisions read."""
+        """Replay the decisions for one shard. Holds its columns that the decisions read."""
         kept = self.passed.arriving.kept.part(number)
         if number in self.signals:
             decisions = of_source(self.decisions, self.exempt, self.passed.arriving.sources[number])
@@ -268,7 +267,7 @@ class Replay:
 
     @cached_property
     def counted(self) -> list[tuple[list[dict], bool]]:
-        """Of each shard the counts of the replayed steps, and whether the same documents stay as in the run."""
+        """The counts of the replayed steps for each shard, and whether the run kept the same documents."""
 
         def replay(number: int) -> tuple[list[dict], bool]:
             found = self.shard(number)
@@ -322,7 +321,7 @@ def whatif(recipe: Any, changes: Mapping[str, Any], settings: MachineSettings | 
 
 
 def decided_by(passed: Passed, steps: tuple) -> tuple[dict[int, tuple[str, ...]], Decisions, Exempt]:
-    """By which stored signals the steps decide, how, and about which sources they do not."""
+    """The stored signals that the steps use, their decisions, and their exempt sources."""
     places = passed.arriving.places
     if passed.on_documents:
         decisions = [(step.step, step.decisions()) for step in steps]
@@ -339,7 +338,7 @@ def _counts(passed: Passed) -> list[dict]:
     """What the stages of a part of the way did to the documents."""
     if not passed.steps:
         return [count for stage in passed.left.stages for count in stage.step_counts]
-    # a step that only numbers documents lets through what the one before it kept
+    # a step that only numbers documents keeps all documents
     return passed.left.kept.step_counts if passed.left.kept is not passed.arriving.kept else []
 
 
@@ -352,7 +351,7 @@ def _after(passes: Iterator[Passed]) -> list[dict]:
 
 
 def funnel(replay: Replay) -> list[ComparedStep]:
-    """The new funnel beside the recorded one, a row for each step of the recipe that made or dropped documents."""
+    """The new funnel compared with the recorded one, a row for each step that made or dropped documents."""
     rows = [ComparedStep(row.step, "ahead", row, row) for row in map(funnel_row, replay.before)]
     for old, new in zip(replay.recorded, replay.replayed, strict=True):
         rows.append(ComparedStep(new["step"], "replayed", funnel_row(old), funnel_row(new)))

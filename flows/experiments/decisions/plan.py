@@ -1,4 +1,4 @@
-"""What a decision will do, said before anything is trained: recipes, what they share, runs, tokens, time, power."""
+"""The plan of a decision, before any training: recipes, shared stages, runs, tokens, time and power."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -35,8 +35,8 @@ from gristmill.flows.stats.verdict import Conditions
 
 @dataclass(frozen=True)
 class Arms:
-    """`base`: its name; `recipes`: by name, the base first; `steps`: the step that a candidate of leave-one-out is
-    without, by the candidate's name; `fixed`: steps that cannot be left out, each with the reason."""
+    """`base`: its name; `recipes`: by name, the base first; `steps`: the step that a leave-one-out candidate omits, by
+    the candidate's name; `fixed`: steps that cannot be left out, each with the reason."""
 
     base: str
     recipes: dict[str, Recipe]
@@ -53,11 +53,11 @@ def arms(
     chosen: Candidates,
     leave_one_out: bool = False,
 ) -> Arms:
-    """The base and its candidates: other recipes (as `gristmill.flows.recipe.recipe.load` takes them), the base with
-    one other setting each (`minhash.threshold=0.9`), without one step each, without each step in turn, and as raw
-    extraction.
+    """The base and its candidates: other recipes (in any form that `gristmill.flows.recipe.recipe.load` accepts), the
+    base with one changed setting each (`minhash.threshold=0.9`), without one step each, without each step in turn, and
+    as raw extraction.
 
-    Raises ValueError for no candidate at all, or one that is the base itself, and what `load` and `variant` raise.
+    Raises ValueError without candidates, or if one equals the base, and the errors of `load` and `variant`.
     """
     base = load(recipe)
     candidates = [Variant(other.name, other) for other in map(load, chosen.against)]
@@ -92,9 +92,9 @@ def arms(
 
 @dataclass(frozen=True)
 class Cost:
-    """The fewest and the most runs, and their training tokens, without evaluation.
+    """The minimum and maximum number of runs, and of their training tokens, without evaluation.
 
-    bank_runs: runs of the A/A bank among them, of which half are also runs of the base. expected: the mean number of
+    bank_runs: runs of the A/A bank among them, half of which are also runs of the base. expected: the mean number of
     runs if no candidate has an effect, and if each has the smallest detectable one.
     """
 
@@ -105,7 +105,7 @@ class Cost:
 
 
 def cost(protocol: Protocol, candidates: int, tokens: int, bank_pairs: int) -> Cost:
-    """Of a decision with so many candidates and A/A pairs, whose runs take so many tokens each."""
+    """The cost of a decision. `tokens`: of each run; `bank_pairs`: number of A/A pairs."""
     rates, tested = len(protocol.learning_rates), protocol.tested(candidates)
     screened = candidates if tested < candidates else 0
 
@@ -128,16 +128,15 @@ def cost(protocol: Protocol, candidates: int, tokens: int, bank_pairs: int) -> C
     )
 
 
-def sees(
+def detectable_effect(
     protocol: Protocol, evaluation: EvaluationSet, candidates: int, variance: Bank | Components, bank_pairs: int = 0
 ) -> float:
-    """The effect, in bits per byte, that a decision with so many candidates sees with probability WANTED_POWER.
+    """The effect, in bits per byte, that a decision detects with probability WANTED_POWER.
 
-    known: how much runs differ, by components that were recorded before, or by the decision's own A/A bank; of the
-    bank the size is its own. A bank of one recipe knows nothing of candidates that act differently on different
-    documents: by it the effect is a lower bound. With halves of the hosts (`Protocol.resample`) it is one in any case:
-    what these add is known only from the decision's own pairs, and counts as nothing here.
-    """
+    variance: how much runs differ, from components that were recorded before, or from the decision's own A/A bank,
+    whose size then replaces `bank_pairs`. A bank of one recipe does not show whether candidates have different effects
+    on different documents, so the effect is then a lower bound. With `Protocol.resample` it always is, since the
+    variance of halves is known only from the decision's own pairs; it is assumed to be 0 here."""
     judged = tested_documents(protocol, evaluation, candidates)[1]
     rates = len(protocol.learning_rates)
     if isinstance(variance, Bank):
@@ -147,7 +146,7 @@ def sees(
         of_documents = max(judged.effective_units - 1, 1.0)
         noise = Noise(of_pair, max(bank_pairs - 1, 0), variance.document_variance(judged), of_documents, rates)
     if protocol.resample:
-        # what halves of the hosts are taken to add where they add nothing
+        # the variance that is attributed to halves of the hosts even if they add none
         of_halves = noise.pair_variance * (1 - SEED_SHARE * (noise.degrees > 0))
         noise = replace(noise, degrees=0, shared_variance=noise.shared_variance + of_halves)
     return smallest_effect(protocol.looks, protocol.limits(candidates), noise, WANTED_POWER)
@@ -155,12 +154,12 @@ def sees(
 
 @dataclass(frozen=True)
 class Plan:
-    """`tokens`: of a run; `device`: what the runs are trained on, if its rate is known; `bank`: A/A pairs; `noise`:
-    what was recorded of the proxy; `evaluation`: the documents that judge, or as many as are expected
-    (`expected_evaluation`) while there is no `data` yet; `fixed_tokens`: the budget was asked for; `settings`: how the
-    runs of each arm are trained, those of the base as `proxy`; `left`: by candidate the keys that runs do not take up,
-    each with the reason; `text_bytes`: that a run of each arm reads, where it depends on the arm;
-    `limit`: what the tokens are limited by, if that is not the proxy."""
+    """`tokens`: of a run; `device`: the device of the runs, if its rate is known; `bank`: number of A/A pairs; `noise`:
+    the recorded noise of the proxy; `evaluation`: the evaluation documents, or placeholders in the expected number
+    (`expected_evaluation`) before there is `data`; `fixed_tokens`: whether the user set the budget; `settings`: how the
+    runs of each arm are trained, the runs of the base as in `proxy`; `left`: by candidate, the keys that runs ignore,
+    each with the reason; `text_bytes`: read by a run of each arm, if it depends on the arm; `limit`: what limits the
+    tokens, if it is not the proxy."""
 
     arms: Arms
     protocol: Protocol
@@ -183,7 +182,7 @@ class Plan:
 
     @property
     def pairs(self) -> range:
-        """The numbers of all pairs that may be trained: that of screening, then those of the test and the bank."""
+        """The numbers of all pairs that may be trained: of screening, then of the test and the bank."""
         return self.protocol.pairs(-1, max(self.protocol.looks[-1], self.bank))
 
     def announcement(self) -> str:
@@ -197,7 +196,7 @@ class Plan:
                 f"{self.proxy.name}{' with these settings' * self._changed}{' on tasks' * self.on_tasks}. {trains}"
             )
         components, looks = self.noise.components, self.protocol.looks
-        effect = sees(self.protocol, self.evaluation, len(self.arms.candidates), components, self.bank)
+        effect = detectable_effect(self.protocol, self.evaluation, len(self.arms.candidates), components, self.bank)
         of_bank = f", {self.bank} A/A pairs" if self.bank else ""
         provided = "if runs and recipes differ as in the recorded runs"
         if self.noise.mixtures == 1:  # runs on one data set do not show how differently recipes act on documents
@@ -215,7 +214,8 @@ class Plan:
 
     @property
     def on_tasks(self) -> bool:
-        """Whether right answers are among what judges. Noise is recorded on documents, which are many times as long."""
+        """Whether tasks are among the judged sets. Recorded noise is of documents, which are much longer than
+        answers."""
         return any(name.startswith(TASK) for name in self.evaluation.judged)
 
     @property
@@ -225,18 +225,18 @@ class Plan:
 
     @property
     def parameters(self) -> int:
-        """Of the proxy, gains of norms left out."""
+        """Parameters of the proxy, without the gains of norms."""
         return self.proxy.model.parameters(self.proxy.vocab_size)
 
     @property
     def conditions(self) -> Conditions:
-        """What its verdicts hold for."""
+        """The conditions that its verdicts apply to."""
         costs = cost_sentence(self.costs) if self.costs else ""
         return Conditions(judged_by(self.judged), self.parameters, self.tokens, self.protocol.resample, costs)
 
     @property
     def costs(self) -> dict[str, ArmCost]:
-        """What a run of each arm costs, the base first."""
+        """The cost of a run of each arm, the base first."""
         return {name: arm_cost(one, self.tokens, self.text_bytes.get(name)) for name, one in self.settings.items()}
 
     @property
@@ -244,8 +244,8 @@ class Plan:
         return " and both halves of the hosts are equally good (unknown before the runs)" * self.protocol.resample
 
     def by_bank(self, bank: Bank) -> str:
-        """The smallest effect by the decision's own A/A bank."""
-        effect = sees(self.protocol, self.evaluation, len(self.arms.candidates), bank)
+        """A sentence with the smallest detectable effect, from the decision's own A/A bank."""
+        effect = detectable_effect(self.protocol, self.evaluation, len(self.arms.candidates), bank)
         return (
             f"With its own {len(bank.pairs)} A/A pairs, it detects an effect of {effect:.4f} bits per byte, "
             f"if candidates have the same effect on all documents{self._of_halves}."
@@ -283,7 +283,7 @@ class Plan:
         yield self.announcement()
 
     def _of_settings(self) -> Iterator[str]:
-        """How the runs of the arms are trained and what they cost, where they differ; keys that are not compared."""
+        """Settings and costs of the arms' runs, if they differ, and the keys that are not compared."""
         if len({*self.costs.values()}) > 1 or any(one.changes for one in self.settings.values()):
             for name, one in self.settings.items():
                 rate = (f"learning rates x {one.rate:g}",) if one.rate != 1 else ()
@@ -343,12 +343,12 @@ def planned(
     tasks: Mapping[str, int],
     vocabulary: int | None = None,
 ) -> Plan:
-    """The plan before any data is made. `device`: gives what the proxy is trained on, see
-    `gristmill.flows.experiments.decisions.device`; `tasks`: examples by set, as `task_sets` gives them; `vocabulary`:
-    the size of a tokenizer that is given, with which no noise was recorded.
+    """The plan before any data is made. `device`: returns the device of a proxy, see
+    `gristmill.flows.experiments.decisions.device`; `tasks`: number of examples by set, as in `task_sets`; `vocabulary`:
+    the size of a custom tokenizer, for which there is no recorded noise.
 
-    Raises what `load_proxy`, `arm_settings`, `check_tokens`, `read_noise`, `protocol_of` and `expected_evaluation`
-    raise.
+    Raises the errors of `load_proxy`, `arm_settings`, `check_tokens`, `read_noise`, `protocol_of` and
+    `expected_evaluation`.
     """
     loaded, noise = load_proxy(options.proxy), None
     if vocabulary is not None:
@@ -373,13 +373,13 @@ def planned(
     )
 
 
-# Of documents that are not drawn yet: of English web pages, whose first 8,000 characters are evaluated.
+# Expected size of evaluation documents: the first 8,000 characters of English web pages.
 DOCUMENT_BYTES, TOKEN_BYTES = 3_000, 3.0
 
 
 def evaluated_tokens(evaluation: EvaluationSet) -> int:
-    """Tokens of the documents that a run is evaluated on, roughly. The sizes of documents that are only expected are
-    one byte (`expected_evaluation`)."""
+    """Approximate tokens of the evaluation documents of a run. Placeholders (`expected_evaluation`) have a size of one
+    byte."""
     known = int(evaluation.size.sum())
     return round((known if known > len(evaluation.size) else DOCUMENT_BYTES * known) / TOKEN_BYTES)
 
@@ -391,8 +391,8 @@ def expected_evaluation(
     judge: Sequence[str],
     tasks: Mapping[str, int],
 ) -> EvaluationSet:
-    """As many evaluation documents of each set as the proxy asks for, and the examples of tasks, all of one length.
-    Raises what `judged_sets` raises."""
+    """Placeholders for the evaluation documents: for each set the number that the proxy requires, and the examples of
+    tasks, all of the same length. Raises the errors of `judged_sets`."""
     names = set_names(recipes, clean)
     counts = [proxy.evaluation_documents] * len(names) + list(tasks.values())
     set_of = np.repeat(np.arange(len(counts)), counts)
@@ -401,9 +401,10 @@ def expected_evaluation(
 
 
 def protocol_of(proxy: ProxyConfig, options: DecisionOptions) -> Protocol:
-    """What is declared before any run. Attribution tests every step; else many candidates are screened.
+    """The protocol, which is declared before any run. Leave-one-out tests every step; otherwise many candidates are
+    screened.
 
-    Raises ValueError for looks that do not rise from 2 on, and for an A/A bank of one pair.
+    Raises ValueError for looks that do not increase from 2, and for an A/A bank of one pair.
     """
     if options.bank_pairs == 1:
         raise ValueError("--bank-pairs 1: one A/A pair has no variance; give 0, for no bank, or 2 or more")
@@ -420,9 +421,9 @@ def protocol_of(proxy: ProxyConfig, options: DecisionOptions) -> Protocol:
 
 
 def judged_by(evaluation: EvaluationSet) -> str:
-    """As "100 documents of 61 hosts of `clean`", or "300 right answers of `task:quiz`". Files take the place of hosts
-    that are unknown. Both are left out where each document counts separately: where all are of one, or each
-    document is of another."""
+    """Text such as "100 documents of 61 hosts of `clean`", or "300 right answers of `task:quiz`". Files replace unknown
+    hosts. Both are omitted if each document counts separately: if all have the same host, or all have different
+    ones."""
     members = np.concatenate([evaluation.members(name) for name in evaluation.judged])
     hosts = len(np.unique(evaluation.cluster_of[members]))
     is_shown = evaluation.unit_name != "documents" and hosts < len(members)
@@ -432,7 +433,7 @@ def judged_by(evaluation: EvaluationSet) -> str:
 
 
 def _looks(looks: Sequence[int]) -> str:
-    """`4, 8 or 16`; many evenly spaced ones as `4, 6, ... 20`."""
+    """Format as `4, 8 or 16`, and many evenly spaced looks as `4, 6, ... 20`."""
     first, second, *others = [*looks, 0]
     step = second - first
     if len(others) > 3 and list(looks) == [*range(first, looks[-1] + 1, step)]:

@@ -1,4 +1,4 @@
-"""A decision between recipes: verdicts, scores on tasks, what each recipe keeps and costs, what each step is worth."""
+"""A decision between recipes: verdicts, scores on tasks, documents and costs of each recipe, and worth of each step."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -36,9 +36,9 @@ VERDICTS = ("better", "worse")  # outcomes that are verdicts
 @dataclass(frozen=True)
 class LeaderboardRow:
     """A candidate of a decision. `effect`, `low`, `high`: bits per byte of the base minus the candidate's, None without
-    runs; `worth`: share of the training tokens; `documents`, `cpu_hours`: what the candidate has, or its stages take,
-    more than the base's; `judge`, `parameters`, `tokens`: what the verdict is by, `file`: where all of it is; `stale`:
-    why the verdict no longer holds, a sentence each."""
+    runs; `worth`: share of the training tokens; `documents`, `cpu_hours`: documents, and CPU hours of stages, of the
+    candidate minus the base's; `judge`, `parameters`, `tokens`: conditions of the verdict; `file`: path of the
+    decision; `stale`: why the verdict no longer holds, a sentence each."""
 
     base: str
     candidate: str
@@ -62,11 +62,11 @@ class LeaderboardRow:
 
 
 def leaderboard(home: str, base: str | None = None, by_cost: bool = False) -> list[LeaderboardRow]:
-    """The candidates of all decisions, or of those with one base. Verdicts come first, by effect; or with `by_cost` by
-    the CPU time that the candidate's stages take more than the base's, the least first, unknown times last.
+    """The candidates of all decisions, or of the decisions with one base. Verdicts come first, by effect, or with
+    `by_cost` by the additional CPU time of the candidate's stages, the lowest first, unknown times last.
 
-    Decisions of versions that did not record what judged are left out: they must be asked again. Raises
-    DamagedFileError for a decision that is not what was written.
+    Decisions of versions that did not record the judge are skipped; they must be repeated. Raises DamagedFileError for
+    a decision whose file has changed.
     """
     found = [one for one in _all(home) if base is None or one.base == base]
     if by_cost:
@@ -114,9 +114,9 @@ MOST_SHORT = 2  # verdicts in a headline
 
 @dataclass(frozen=True)
 class ArmFigures:
-    """A recipe that was compared. `documents`: those that it trains on; `tokens`: of these, of which a run takes its
-    budget; `epochs`: how often a run reads each source; `funnel`: what its steps did; `cpu_seconds`: what its stages
-    took, None where one was made before that was measured; `cost`: of a run."""
+    """A compared recipe. `documents`: number of training documents; `tokens`: of these, from which a run takes its
+    budget; `epochs`: how often a run reads each source; `funnel`: the effect of its steps; `cpu_seconds`: of its
+    stages, None if one was made before they were measured; `cost`: of a run."""
 
     documents: int
     tokens: int
@@ -130,15 +130,15 @@ class ArmFigures:
         return max(self.epochs.values())
 
     def row(self, step: str) -> FunnelRow | None:
-        """What a step did, None if the recipe has it not."""
+        """The row of a step, None if the recipe does not have it."""
         return next((row for row in self.funnel if row.name == step), None)
 
 
 @dataclass(frozen=True)
 class TrainedRun:
-    """A run of the proxy: what it was asked for, the key of its stage, its bits per byte on the judged sets together
-    and on each set, the accuracy at each task; `curve`: (step, training loss in nats a token) at some steps; `seconds`:
-    what the training took when it was made, its start included."""
+    """A run of the proxy: its request, the key of its stage, its bits per byte on all judged sets and on each set, the
+    accuracy at each task; `curve`: (step, training loss in nats per token) at some steps; `seconds`: duration of the
+    training, including its start."""
 
     request: RunRequest
     key: str
@@ -151,7 +151,7 @@ class TrainedRun:
 
 @dataclass(frozen=True)
 class OnlyIn:
-    """Documents that the base has and a candidate has not, and the other way round."""
+    """Documents that are only in the base, and documents that are only in a candidate."""
 
     base: tuple[Shown, ...]
     candidate: tuple[Shown, ...]
@@ -170,8 +170,8 @@ class SetEffect:
 
 @dataclass(frozen=True)
 class StepWorth:
-    """What a step of the base is worth: bits per byte that are lost without it, from `low` to `high`; documents that
-    the recipe has fewer with it, all later steps included; CPU seconds that its stages take more with it, or None."""
+    """The worth of a step of the base: bits per byte lost without it, from `low` to `high`; the number of documents
+    that it removes, including later steps; additional CPU seconds of the stages with it, or None."""
 
     step: str
     outcome: str
@@ -184,14 +184,14 @@ class StepWorth:
 
 @dataclass(frozen=True, repr=False)
 class DecisionReport:
-    """A finished decision. `id`: 16 hexadecimal characters, of all that decides it; `sets`: effects by candidate;
-    `steps`: the step that a candidate of leave-one-out is without; `fixed`: steps that cannot be left out, with the
-    reason; `announced`: what was said of the budget before the runs; `differences`: by candidate the lines of a diff of
-    its recipe against the base's (`gristmill.flows.recipe.variants.difference`); `tasks`: accuracies by candidate, if
-    the models were scored on tasks; `task_screen`: which of them say something; `left_out`: of each task the examples
-    that a recipe trains on, which do not count; `only`: by candidate, documents that only one of the two has; `diffs`:
-    by candidate, how all differences of the two corpora are shown; `mlflow_run`: the parent run; `page`: the path of
-    its page; `stale`: why the verdicts no longer hold, a sentence each."""
+    """A finished decision. `id`: 16 hexadecimal characters, a hash of all inputs; `sets`: effects by candidate;
+    `steps`: the step that a leave-one-out candidate omits; `fixed`: steps that cannot be left out, with the reason;
+    `announced`: the announcement of the budget before the runs; `differences`: by candidate the lines of a diff of its
+    recipe against the base's (`gristmill.flows.recipe.variants.difference`); `tasks`: accuracies by candidate, if the
+    models were scored on tasks; `task_screen`: which tasks are informative; `left_out`: the examples of each task that
+    a recipe trains on, which do not count; `only`: by candidate, documents that are only in one of the two corpora;
+    `diffs`: by candidate, the command and the page for all differences of the two corpora; `mlflow_run`: the parent
+    run; `page`: the path of its page; `stale`: why the verdicts no longer hold, a sentence each."""
 
     id: str
     decision: Decision
@@ -215,7 +215,7 @@ class DecisionReport:
         return f"<DecisionReport of {self.base}: {'; '.join(self.sentences)}>"
 
     def _repr_html_(self) -> str:
-        """Verdicts, their intervals and what the steps are worth as HTML, every text escaped."""
+        """Verdicts, their intervals and the worth of steps as HTML, every text escaped."""
         return decision_page.notebook(self)
 
     @property
@@ -233,7 +233,7 @@ class DecisionReport:
 
     @property
     def title(self) -> str:
-        """What was decided, by what judge and at what size of the proxy."""
+        """The compared recipes, the judge, and the size of the proxy."""
         return _joined(f"Decision on {self.base}", self.decision.conditions)
 
     @property
@@ -243,13 +243,12 @@ class DecisionReport:
 
     @property
     def training_seconds(self) -> float:
-        """Of all runs together."""
+        """Training time of all runs, in seconds."""
         return sum(run.seconds for run in self.runs)
 
     @property
     def headline(self) -> str:
-        """Which recipe won, by how much and how sure, by what judge and at what size, in a line: the verdicts that fell
-        first."""
+        """A summary in one line: the strongest verdicts with their intervals, the judge and the size of the proxy."""
         order = {"better": 0, "worse": 1}
         ranked = sorted(self.verdicts, key=lambda v: (order.get(v.outcome, 2), -abs(v.effect or 0.0)))
         verdicts = [_short(verdict) for verdict in ranked[:MOST_SHORT]]
@@ -263,8 +262,8 @@ class DecisionReport:
         return frame(self.rows())
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """A row for each candidate: what is said of it, its effect in bits per byte with the interval, the documents
-        that it keeps and the CPU hours of its stages; its accuracy at each task, and that minus the base's."""
+        """A row for each candidate: its outcome, its effect in bits per byte with the interval, the documents that it
+        keeps, the CPU hours of its stages, its accuracy at each task, and this minus the base's."""
         names = sorted({task.name for tasks in self.tasks.values() for task in tasks})
         for verdict in self.verdicts:
             arm = self.arms[verdict.candidate]
@@ -293,7 +292,7 @@ class DecisionReport:
 
     @cached_property
     def attribution(self) -> list[StepWorth]:
-        """What the steps are worth that were left out one at a time, in the order of the recipe."""
+        """The worth of the steps that were left out one at a time, in the order of the recipe."""
         base, found = self.arms[self.base], []
         for verdict in self.verdicts:
             if verdict.candidate not in self.steps:
@@ -312,12 +311,12 @@ class DecisionReport:
 
     @property
     def tasks_note(self) -> str:
-        """One sentence on the examples that do not count; empty if all do."""
+        """A sentence on the examples that do not count; empty if all count."""
         some = [f"{count:,} of {task}" for task, count in self.left_out.items() if count]
         return f"Examples that a recipe trains on are excluded: {', '.join(some)}." if some else ""
 
     def as_json(self) -> dict[str, Any]:
-        """All of it as plain data; equal decisions give equal data, but for CPU times."""
+        """The decision as plain data; equal decisions give equal data, except for CPU times."""
         return {
             "id": self.id,
             "base": self.base,
@@ -342,7 +341,7 @@ class DecisionReport:
 def set_effects(
     decision: Decision, evaluation: EvaluationSet, bits: Mapping[RunRequest, np.ndarray]
 ) -> dict[str, tuple[SetEffect, ...]]:
-    """The effect on each evaluation set, by candidate; of those that were tested. `bits`: of all runs."""
+    """The effect on each evaluation set, by tested candidate. `bits`: of all runs."""
     found: dict[str, tuple[SetEffect, ...]] = {}
     for verdict in decision.verdicts:
         if verdict.effect is None:

@@ -1,5 +1,4 @@
-"""The plan of a recipe's training: what it is, what it takes on devices that are named, and what it and its corpus
-cost."""
+"""The plan of a recipe's training: its time and memory on given devices, and the cost of training and corpus."""
 
 import math
 from dataclasses import asdict, dataclass
@@ -45,9 +44,9 @@ else:
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """`bytes`: of one, weights and optimizer of all ranks; `stall`: seconds that training waits for it; `failures`:
-    seconds between two; `interval`: seconds of training between two checkpoints; `steps`: the same; `lost`: the share
-    of the time that saving takes and that is trained again."""
+    """`bytes`: size of a checkpoint, weights and optimizer of all ranks; `stall`: seconds that training waits for it;
+    `failures`: seconds between two failures; `interval`: seconds of training between two checkpoints; `steps`: the same
+    in steps; `lost`: the share of time for saving and for training again after failures."""
 
     bytes: float
     stall: float
@@ -58,13 +57,13 @@ class Checkpoints:
 
 
 def young(stall: float, failures: float) -> float:
-    """Young 1974: sqrt(2 delta M), the first order of the best interval between two checkpoints."""
+    """Young 1974: sqrt(2 delta M), the first-order optimal interval between two checkpoints."""
     return math.sqrt(2 * stall * failures)
 
 
 def daly(stall: float, failures: float) -> float:
-    """Daly 2006, equation 37: a higher order, which holds also where a checkpoint takes long; seconds of work between
-    the end of one and the beginning of the next."""
+    """Daly 2006, equation 37: a higher order, also valid for slow checkpoints; seconds of work between the end of one
+    checkpoint and the beginning of the next."""
     if stall >= 2 * failures:
         return failures
     x = math.sqrt(stall / (2 * failures))
@@ -74,9 +73,9 @@ def daly(stall: float, failures: float) -> float:
 def checkpoints(
     training: TrainingConfig, parameters: Counts, devices: int, copied: float, step: float, device_hours: float
 ) -> Checkpoints:
-    """Of a training on so many devices. `copied`: bytes a second from a device to its machine's memory, for which
-    training waits (files are written while it goes on); `step`: seconds of one; `device_hours`: of one device between
-    failures, any of which ends the run."""
+    """The checkpoints of a training. `copied`: bytes per second from a device to its machine's memory, for which
+    training waits (files are written in the background); `step`: seconds of a step; `device_hours`: hours of one device
+    between failures, each of which ends the run."""
     size = FLOAT * parameters.whole + optimizer_bytes(training, parameters)
     stall = size / devices / copied
     failures = device_hours * 3600 / devices
@@ -87,9 +86,9 @@ def checkpoints(
 
 @dataclass(frozen=True)
 class Repetition:
-    """A training that reads more tokens than the corpus has, by Muennighoff et al. 2023. `worth`: new tokens that would
-    teach as much; `added_loss`: what repeating adds to the loss of as many new tokens, in nats a token of their text;
-    `best`: the split of the same compute by their law."""
+    """A training that reads more tokens than the corpus has, according to Muennighoff et al. 2023. `worth`: the
+    equivalent number of new tokens; `added_loss`: the loss minus the loss on the same number of new tokens, in nats per
+    token of their text; `best`: the split of the same compute by their law."""
 
     unique: float
     epochs: float
@@ -100,8 +99,8 @@ class Repetition:
 
 @dataclass(frozen=True)
 class Bill:
-    """What training takes, in all. `hours`: until it ends, checkpoints and what failures undo included; `device_hours`:
-    of all devices; `price`: of those; `corpus`: what the crawl takes, None without a finished run."""
+    """The total cost of training. `hours`: duration, including checkpoints and lost work; `device_hours`: of all
+    devices; `price`: of these; `corpus`: the cost of the crawl, None without a finished run."""
 
     hours: float
     device_hours: float
@@ -110,7 +109,7 @@ class Bill:
 
     @property
     def total(self) -> Range | None:
-        """The price of all but the months that the home is kept; None where that of the crawl is not known."""
+        """The price of everything except storing the home; None if the price of the crawl is unknown."""
         if self.corpus is None:
             return Range(self.price, self.price)
         if self.corpus.computing is None:
@@ -121,10 +120,10 @@ class Bill:
 
 @dataclass(frozen=True)
 class TrainingPlan:
-    """`tokens`: that training learns from; `flops`: of the whole training, by the model's own count; `compute_6nd`: 6 N
-    D; `splits`: the best parameters and tokens of as much compute, by law; `choices`: layouts that fit, the fastest
-    first; `ramp`: larger batches that the noise of the finished run allows, None without such a run; `remarks`: what
-    could not be known, and why."""
+    """`tokens`: of training; `flops`: of the whole training, as counted by the model; `compute_6nd`: 6 N D; `splits`:
+    the best parameters and tokens for the same compute, by law; `choices`: layouts that fit, the fastest first; `ramp`:
+    larger batches that the noise of the finished run allows, None without such a run; `remarks`: what is unknown, and
+    why."""
 
     recipe: str
     vocab_size: int
@@ -152,7 +151,7 @@ class TrainingPlan:
         return self.choices[0]
 
     def settings(self) -> dict[str, Value]:
-        """What the best layout is in a recipe's `training`."""
+        """The best layout as settings of a recipe's `training`."""
         best, layout = self.best, self.best.layout
         more = {"tensor": layout.tensor, "pipeline": layout.pipeline}
         every = min(self.steps, self.checkpoints.steps)
@@ -164,7 +163,7 @@ class TrainingPlan:
         }
 
     def as_json(self) -> dict[str, Any]:
-        """All of it, for `--json`."""
+        """All values for `--json`."""
         values = asdict(self) | {"compute_6nd": self.compute_6nd}
         for row, one in zip(values["choices"], self.choices, strict=True):
             row["seconds"] = one.seconds
@@ -178,15 +177,15 @@ class TrainingPlan:
 
 @spread
 def plan(recipe: Any, options: PlanOptions, settings: MachineSettings | None = None) -> TrainingPlan:
-    """What the training of a recipe takes on so many devices. Trains nothing, and needs no device. Where the corpus of
-    the recipe is finished, what the crawl takes is in the bill, as `capacity` has it.
+    """Plan the training of a recipe on given devices. Trains nothing, and needs no device. If the corpus of the recipe
+    is finished, the bill includes the cost of the crawl (`capacity`).
 
-    Raises ValueError for a device without a data sheet, for shares that are none, and where no layout fits; what `load`
-    raises.
+    Raises ValueError for a device without a data sheet, for invalid shares, and if no layout fits, and the errors of
+    `load`.
 
     Args:
-        recipe: as `load` takes it
-        settings: default: those of the environment
+        recipe: in any form that `load` accepts
+        settings: default: from the environment
     """
     name = recipe if isinstance(recipe, str) else ""
     recipe, settings = load(recipe), settings or MachineSettings()
@@ -279,7 +278,7 @@ def _finished(recipe: Recipe, settings: MachineSettings, remarks: list[str]) -> 
 def _own_law(
     recipe: Recipe, settings: MachineSettings, path: str | None, remarks: list[str]
 ) -> tuple[ScalingLaw, TokenCost] | None:
-    """The law that `gristmill decide scale` has found of the recipe, with the cost of a token that goes with it."""
+    """The law that `gristmill decide scale` fitted for the recipe, and its cost of a token."""
     if path is None:
         folder = files.join(settings.home, "scaling")
         names = [n for n in files.names(folder) if n.startswith(f"{recipe.name}-")] if files.exists(folder) else []

@@ -10,23 +10,17 @@ are stored too, but do not count.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import sqrt
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-import wrapt
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gristmill.flows.explore.browse.draws import TAKEN
 from gristmill.flows.explore.browse.opened import Opened, Step
-from gristmill.flows.reports.audit import LEVEL, Share
+from gristmill.flows.reports.audit import Share, share
 from gristmill.flows.reports.lineage import row_of
 from gristmill.flows.reports.tables import Table
 from gristmill.storage import files
 from gristmill.storage.damage import opening
-
-if TYPE_CHECKING:
-    from scipy import stats
-else:
-    stats = wrapt.lazy_import("scipy.stats")
 
 KEEP, DROP, UNSURE = "keep", "drop", "unsure"
 
@@ -136,14 +130,6 @@ def precision(opened: Opened) -> list[StepPrecision]:
     return precisions
 
 
-def share(agreeing: int, votes: int) -> Share:
-    """A share of votes with the interval of Clopper and Pearson (1934), which is wide for few votes that all agree."""
-    if not votes:
-        return Share(0, 0, 0.0, 1.0)
-    interval = stats.binomtest(agreeing, votes).proportion_ci(LEVEL, "exact")
-    return Share(agreeing, votes, float(interval.low), float(interval.high))
-
-
 def weighted(shares: Sequence[Share], sizes: Sequence[int]) -> tuple[float, float, float]:
     """The weighted share over groups of these sizes, and its interval from the intervals of the groups: the method of
     variance estimates recovery, Zou and Donner (2008), https://doi.org/10.1002/sim.3095. Every share must have
@@ -168,7 +154,7 @@ def _step(step: Step, votes: list[Vote]) -> StepPrecision:
 def _rule(rule: str, documents: int, votes: list[Vote], agrees: str) -> RulePrecision:
     drawn: list[str] = [one.vote for one in votes if one.drawn]
     decided: list[str] = [vote for vote in drawn if vote != UNSURE]
-    agreeing = share(decided.count(agrees), len(decided))
+    agreeing = share(decided.count(agrees), len(decided), "exact")  # wide for few votes that all agree
     return RulePrecision(rule, documents, agreeing, drawn.count(UNSURE), len(votes) - len(drawn))
 
 

@@ -1,9 +1,9 @@
-"""The receipt of a takedown: what was there, by digest; what read it; and searches that find nothing of it, or where.
+"""The receipt of a takedown: what was removed, by digest, what had read it, and searches for what remains.
 
-<home>/receipts/<id>.json    what was there before, written first; then each search, the newest last
-<home>/receipts/<id>.txt     the same in sentences
+<home>/receipts/<id>.json    the state before the takedown, written first; then each search, the newest last
+<home>/receipts/<id>.txt     the same as sentences
 
-A receipt has no text of a document, but marks by which a copy is found (`gristmill.tasks.search.marks`).
+A receipt does not contain text of documents, only marks for finding copies (`gristmill.tasks.search.marks`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -36,7 +36,7 @@ _SHOWN = 20  # remnants in the text
 
 @dataclass(frozen=True)
 class Receipt:
-    """`value`: as the file has it."""
+    """A receipt. `value`: the content of its file."""
 
     id: str
     path: str
@@ -49,15 +49,15 @@ class Receipt:
 
     @property
     def is_clean(self) -> bool:
-        """Whether the newest search found nothing, and could read all files that may have texts."""
+        """Whether the newest search found nothing and could read all files that may contain texts."""
         return self.last is not None and not self.last["remnants"] and not self.last["unread"]
 
 
 def begin(
     home: str, graph: HomeGraph, request: Request, found: FoundDocuments, targets: Sequence[Target], report: Affected
 ) -> Receipt:
-    """Write what is there before a takedown. One for the same request keeps its searches, and what was there before the
-    first."""
+    """Record the state before a takedown. An existing receipt of the same request keeps its searches, and the state
+    before the first takedown."""
     asked = {
         "entries": [redact_user(entry) for entry in request.entries],
         "lists": [{"file": path.rpartition("/")[2], "digest": files.checksum(path)} for path in request.lists],
@@ -119,11 +119,11 @@ def search(
     exports: Iterable[str] = (),
     progress: Callable[[str], None] = lambda path: None,
 ) -> Receipt:
-    """Search the home, the local folder and exports for what is left, add the result to the receipt, and return it.
-    Exports that recorded runs named when the receipt was begun, or name now, are searched, too, and so are all folders
-    of earlier searches. Raises FileNotFoundError for an export that is not there and was never searched."""
+    """Search the home, the local folder and exports for remnants, add the result to the receipt, and return it. This
+    includes exports that recorded runs listed when the receipt was written, or list now, and all folders of earlier
+    searches. Raises FileNotFoundError for a missing export that was never searched."""
     home = settings.home
-    # a run with the list has released the runs that recorded the exports; what was searched before is searched again
+    # a run with the list has released the runs that recorded the exports, so search all earlier folders again
     before = [each for one in receipt.value["searches"] for each in one["searched"]]
     known = [one.address for one in graph.exports] + [one["address"] for one in receipt.value["exports"]] + before
     given = [files.absolute(each) for each in exports]
@@ -163,7 +163,7 @@ def _is_within(folder: str, home: str) -> bool:
 
 
 def _to_delete(graph: HomeGraph, scanned: Scanned, homes: Sequence[str], folders: Sequence[str]) -> list[str]:
-    """The folders of exports, and the other files outside of stages, that have remnants."""
+    """Folders of exports, and other files outside of stages, with remnants."""
     stages = f"{files.join(graph.home, 'stages')}/"
     exports = [each for each in folders if each not in homes]
     found: dict[str, None] = {}
@@ -174,8 +174,8 @@ def _to_delete(graph: HomeGraph, scanned: Scanned, homes: Sequence[str], folders
 
 
 def _remaining(graph: HomeGraph, scanned: Scanned) -> list[dict[str, Any]]:
-    """The stages with remnants, the recipes whose recorded runs keep them, and these runs. Of an extraction also the
-    recipes whose it is, and whether documents were sampled from it to be rewritten."""
+    """The stages with remnants, the recipes whose recorded runs keep them, and these runs. For an extraction also its
+    recipes, and whether documents were sampled from it for rewriting."""
     root = f"{files.join(graph.home, 'stages')}/"
     labels = {one.path.removeprefix(root).partition("/")[0] for one in scanned.remnants if one.path.startswith(root)}
     found = []
@@ -194,8 +194,8 @@ def _remaining(graph: HomeGraph, scanned: Scanned) -> list[dict[str, Any]]:
 
 
 def _owners(graph: HomeGraph, label: str) -> list[str]:
-    """Names of the recipes whose sources a stage `documents` has read; of recipes with more sources than these, those
-    with the fewest. Empty if no recorded run tells."""
+    """Names of the recipes whose sources a stage `documents` has read; if recipes have more sources, the ones with the
+    fewest. Empty if no recorded run shows it."""
     formats = set(graph.stages[label].settings.get("formats", ()))
     runs = [run for run in graph.runs if label in graph.origins(run.stages)]
     others: dict[str, int] = {}
@@ -208,14 +208,14 @@ def _owners(graph: HomeGraph, label: str) -> list[str]:
 
 
 def _recipes(run: RecordedRun) -> Iterator[Mapping[str, Any]]:
-    """The recipe of a run, and those that it rewrites, as it saw them."""
+    """The recipe of a run, and the recipes that it rewrites, as recorded."""
     for value in (run.recipe, *run.outside.values()):
         if isinstance(value, Mapping) and {"name", "sources", "steps"} <= value.keys():
             yield value
 
 
 def _trained(graph: HomeGraph, report: Affected) -> dict[str, int]:
-    """Tokenizers and models of filters that were trained on texts with the documents, by what their inputs hold."""
+    """Tokenizers and models of filters that were trained on texts with the documents, according to their inputs."""
     held = {one.stage: one.documents or 0 for one in report.stages}
     learned = [label for label in held if _learns(graph.stages[label])]
     return {label: max(map(lambda source: held.get(source, 0), _chosen(graph.stages[label]))) for label in learned}
@@ -226,13 +226,13 @@ def _learns(stage: FinishedStage) -> bool:
 
 
 def _chosen(stage: FinishedStage) -> list[str]:
-    """The stages that say which documents a model was trained on."""
+    """The stages that list the documents that a model was trained on."""
     names = [name for name in ("kept", "documents") if name in stage.read]
     return [stage.read[names[0]]] if names else [stage.label]
 
 
 def _source_files(graph: HomeGraph, found: FoundDocuments) -> list[str]:
-    """The files outside of the home that have the records of the documents."""
+    """Files outside of the home with records of the documents."""
     paths: dict[str, None] = {}
     for label in sorted({one.stage for one in found.documents}):
         try:
@@ -248,7 +248,7 @@ def _source_files(graph: HomeGraph, found: FoundDocuments) -> list[str]:
 
 
 def lines(receipt: Receipt) -> Iterator[str]:
-    """The receipt in sentences."""
+    """The receipt as sentences."""
     value, last = receipt.value, receipt.last
     near = sum(one["entry"].startswith(LIKE) for one in value["documents"])
     count = len(value["documents"])
@@ -311,7 +311,7 @@ def _search_lines(receipt: Receipt, last: Mapping[str, Any]) -> Iterator[str]:
         yield f"left: {one['path']} has {one['marks']} of {one['of']} phrases of {one['document']}"
     if len(last["remnants"]) > _SHOWN:
         yield f"and {len(last['remnants']) - _SHOWN:,} more in {receipt.id}.json"
-    for path in last.get("to_delete", ()):  # a search of an earlier version has none
+    for path in last.get("to_delete", ()):  # missing in searches of earlier versions
         yield from _deletion(path)
     for one in last["remaining_stages"]:
         recipes = ", ".join(one["kept_by_recipes"]) or "none: gristmill home gc --delete --days 0 removes it"
@@ -332,7 +332,7 @@ def _search_lines(receipt: Receipt, last: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _removal_of_extraction(receipt: Receipt, one: Mapping[str, Any]) -> Iterator[str]:
-    """The steps after which a stage `documents` is gone. `one`: as `_remaining` describes it."""
+    """The steps that remove a stage `documents`. `one`: as in `_remaining`."""
     documents = receipt.value["documents"]
     recipes = " or ".join(one.get("recipes") or one["kept_by_recipes"])
     yield f"1. begin the steps of {recipes} with {{step: url, takedowns: [LIST]}}, with the takedown list of the recipe"

@@ -1,7 +1,7 @@
 """Take documents down: the plan, the entries in the recipe's list, and the receipt.
 
-The list is written here, and what it releases is removed here, once a run with it has ended. The run itself is that of
-the command `corpus` or `run`.
+This module writes the list, and removes the stages that it releases after a run with it. The command `corpus` or `run`
+does the run itself.
 """
 
 import shlex
@@ -26,7 +26,7 @@ from gristmill.storage import files
 from gristmill.storage.printable import redact_url
 from gristmill.tasks.language_model.answers import AnswerStore
 
-# The stages that a run makes after the takedown lists, without training.
+# Stages that a run makes after the takedown lists, without training.
 LATE = (
     *("group_losses", "heldout", "heldout_documents", "evaluation_removal", "tokens", "grouped_tokens"),
     *("evaluation_tokens", "mixture", "search_index", "word_index"),
@@ -35,8 +35,8 @@ LATE = (
 
 @dataclass(frozen=True)
 class Plan:
-    """What a takedown does. `lines`: the entries that the recipe's list needs beyond those that it has; `work`: what a
-    run with them would make; `list`: the path of the list."""
+    """The plan of a takedown. `lines`: the entries to add to the recipe's list; `work`: what a run with them would
+    make; `list`: the path of the list."""
 
     graph: HomeGraph
     request: Request
@@ -49,9 +49,9 @@ class Plan:
 
 
 def plan(settings: MachineSettings, recipe: Recipe, request: Request, exports: Sequence[str] = ()) -> Plan:
-    """Find what a takedown has to reach, and what it takes. Changes nothing.
+    """Find what a takedown affects, and the work that it requires. Changes nothing.
 
-    Raises LookupError if no document matches, ValueError for a recipe without a takedown list of its own.
+    Raises LookupError if no document matches, ValueError for a recipe without its own takedown list.
     """
     path = list_of(recipe)
     graph = graph_of(settings.home, exports)
@@ -62,7 +62,7 @@ def plan(settings: MachineSettings, recipe: Recipe, request: Request, exports: S
 
 
 def list_of(recipe: Recipe) -> str:
-    """The list that entries are added to: the recipe's first that is a plain local file. Raises ValueError."""
+    """The list to add entries to: the recipe's first list that is a plain local file. Raises ValueError."""
     for address in recipe.takedowns:
         path = files.absolute(address)
         if files.is_local(address) and Path(path).is_file() and not path.endswith((".gz", ".zst")):
@@ -74,8 +74,8 @@ def list_of(recipe: Recipe) -> str:
 
 
 def _new_lines(path: str, request: Request, targets: Sequence[Target]) -> Iterator[str]:
-    """The entries of a request as they are; and the URLs of documents that were found by their texts, since a new
-    extraction does not know ids, or the ids of those without a URL."""
+    """The entries of a request, and the URLs of documents that were found by their texts, since ids change in a new
+    extraction; for documents without a URL, their ids."""
     there = set(Path(path).read_text("utf-8").splitlines())
     entries = list(request.entries)
     for each in request.lists:
@@ -88,7 +88,7 @@ def _new_lines(path: str, request: Request, targets: Sequence[Target]) -> Iterat
 
 
 def _work(settings: MachineSettings, recipe: Recipe, path: str, lines: Sequence[str]) -> WouldMake:
-    """What a run would make if the list had these entries, too."""
+    """What a run would make if the list also had these entries."""
     with TemporaryDirectory(prefix="gristmill-") as folder:
         longer = Path(folder, Path(path).name)
         longer.write_text(_with_lines(path, lines, "a takedown"), encoding="utf-8")
@@ -104,7 +104,7 @@ def _with_lines(path: str, lines: Sequence[str], title: str) -> str:
 
 
 def write(settings: MachineSettings, made: Plan) -> Receipt:
-    """Write the receipt of what is there now, and then the entries into the list."""
+    """Write the receipt of the current state, and then the entries into the list."""
     receipt = receipts.begin(settings.home, made.graph, made.request, made.found, made.targets, made.report)
     if made.lines:
         title = f"takedown {receipt.id}, {datetime.now(UTC):%Y-%m-%d}"
@@ -113,12 +113,12 @@ def write(settings: MachineSettings, made: Plan) -> Receipt:
 
 
 def remove_released(settings: MachineSettings, receipt: Receipt, recipe: str) -> list[str]:
-    """Remove the stages that depend on the documents and that no recorded run holds any more, after a run of the recipe
-    with the list; their labels. Removes the answers of language models about the documents, too. Trained models have no
-    text and stay for `gristmill home gc`, as do caches.
+    """Remove the stages that depend on the documents and that no recorded run holds anymore, after a run of the recipe
+    with the list. Returns their labels. Also removes the answers of language models about the documents. Trained
+    models, which contain no text, and caches are left to `gristmill home gc`.
 
-    A run with a new list has released the earlier ones. Here those are released, too, that still hold documents which
-    the newest run does not, such as after a step `url` was added to a recipe with the same list.
+    A run with a new list has released earlier runs. This also releases runs that still hold documents which the newest
+    run does not, for example if a step `url` was added to a recipe with the same list.
     """
     AnswerStore(settings.home).remove(receipt.value.get("answers", ()))
     graph = graph_of(settings.home)
@@ -134,7 +134,7 @@ def remove_released(settings: MachineSettings, receipt: Receipt, recipe: str) ->
 
 
 def plan_lines(made: Plan) -> Iterator[str]:
-    """The plan in sentences, without the tables of what is affected."""
+    """The plan as sentences, without the tables of affected stages."""
     near = sum(target.entry.startswith(LIKE) for target in made.targets)
     yield f"{len(made.targets):,} documents, {near:,} of them near-duplicates of the others"
     for line in made.lines:
@@ -150,8 +150,8 @@ def plan_lines(made: Plan) -> Iterator[str]:
 
 
 def _replacement(address: str) -> str:
-    """The command that exports the same without the documents, after the run; "" for no export of documents. An export
-    is not rewritten in place: its README has what a user has filled in, and readers may have it open."""
+    """The command that exports again without the documents, after the run; "" if it is not an export of documents. An
+    export is not rewritten in place, since users edit its README and readers may have it open."""
     try:
         stage = open_stage_at(address)
         form, where = stage.settings["format"], stage.settings.get("where")

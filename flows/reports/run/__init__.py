@@ -1,4 +1,4 @@
-"""What was made of a recipe: the funnel, documents kept and dropped, the training, and where things are."""
+"""A finished run of a recipe: the funnel, kept and dropped documents, the training, and the stages."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -57,7 +57,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class MixedSource:
-    """The share of the training data that comes from a source, in [0, 1], and how often each of its tokens is seen."""
+    """The share of the training data from a source, in [0, 1], and how often each of its tokens is read."""
 
     name: str
     share: float
@@ -66,7 +66,7 @@ class MixedSource:
 
 @dataclass(frozen=True)
 class RunStage:
-    """A stage of the run: its folder, and whether it was found finished."""
+    """A stage of the run: its folder, and whether it was reused."""
 
     folder: str
     reused: bool
@@ -74,13 +74,13 @@ class RunStage:
 
 @dataclass(frozen=True, repr=False)
 class Run:
-    """A finished run of a recipe, read from the stages in its home, `built`. Outputs that it has not made are None.
+    """A finished run of a recipe, read from the stages in its home, `built`. Outputs that it did not make are None.
 
     >>> run = gristmill.open("recipe.yaml")
     >>> run
     <Run of planted in ...: 7 of 10 documents kept>
 
-    `documents`, `scores`, `ledger` and `clusters` are rows, which are read when they are needed. `funnel`, `show`,
+    `documents`, `scores`, `ledger` and `clusters` are rows, which are read lazily. `funnel`, `show`,
     `dropped`, `decisions`, `similar` and `whatif` return data frames, `sql` returns a relation, `lineage` the history
     of a document. `find`, `trace` and `find_words` search the texts, `hints` looks for thresholds to reconsider, `diff`
     compares two runs, and `export` writes the documents.
@@ -99,7 +99,7 @@ class Run:
     def of(cls, outputs: Outputs) -> "Run":
         """The run, with the outputs that are built."""
         values = map(outputs.built, ("data", "training", "export", "group_losses"))
-        # of an output that is not finished some stages may be
+        # some stages of an unfinished output may be finished
         stages = tuple(each for each in outputs.stages if outputs.built(each.output) is not None)
         return cls(outputs.recipe, outputs.context.settings, outputs.corpus, stages, *values)
 
@@ -112,7 +112,7 @@ class Run:
 
     @cached_property
     def summary(self) -> list[str]:
-        """What came out, in a sentence each: documents, tokens, held-out loss."""
+        """The results, in a sentence each: documents, tokens, held-out loss."""
         rows = funnel(self.corpus.stages)
         lines = [f"{rows[-1].documents_out:,} of {rows[0].documents_in:,} documents kept"]
         if self.tokens is not None:
@@ -128,46 +128,46 @@ class Run:
 
     @cached_property
     def steps(self) -> list[FunnelRow]:
-        """The funnel: a row for each step, in the order of the recipe, and where there are tokens one for the held-out
-        documents, and one for the texts of `evaluation`."""
+        """The funnel: a row for each step, in the order of the recipe, and if there are tokens, a row for the held-out
+        documents and one for the texts of `evaluation`."""
         return funnel(self.document_stages)
 
     @property
     def document_stages(self) -> tuple[StageResult, ...]:
-        """The stages that the documents went through, in order, up to those that training sees if there are any."""
+        """The stages that the documents went through, in order, up to the training data if there is any."""
         return self.data.split.train.stages if self.data else self.corpus.stages
 
     @cached_property
     def types(self) -> dict[str, int]:
-        """How many records are of a type of which no text is read, `application/pdf`, the most frequent first."""
+        """The number of records of each unsupported type, such as `application/pdf`, the most frequent first."""
         return total_counts(self.corpus, "types")
 
     @cached_property
     def engines(self) -> dict[str, int]:
-        """Documents by the engine of their text, most frequent first, if several were asked, or data were read."""
+        """Documents by extraction engine, most frequent first, if there are several engines, or data were read."""
         counts = total_counts(self.corpus, "engines")
         return counts if self.recipe.choosing or DATA in counts else {}
 
     @cached_property
     def relabeled(self) -> dict[str, int]:
-        """Documents that were read in another encoding than they declare, `cp1252 as utf-8`, most frequent first."""
+        """Documents that were read in another encoding than declared, `cp1252 as utf-8`, most frequent first."""
         return total_counts(self.corpus, "relabeled")
 
     @cached_property
     def date_lines(self) -> list[str]:
-        """Sentences on dates that cannot be read, and on steps that keep the newest where documents have none."""
+        """Sentences about dates that cannot be parsed, and about steps that keep the newest of undated documents."""
         return [*date_lines(self.recipe, self.corpus)]
 
     @cached_property
     def empty_files(self) -> list[str]:
-        """The names of files that held no record, the first three of each source."""
+        """The names of files without records, the first three of each source."""
         return [name for names in count_by_source(self.corpus, "empty_files").values() for name in names]
 
     @property
     def lost_groups(self) -> list[dict[str, Any]]:
-        """The groups that lost far more than their like, the largest loss first: `by`, `group`, `documents`, `lost`,
-        `like` (how many others there are), `like_lost` (the share that these lost), `step` (that dropped most of them),
-        `step_lost`."""
+        """The groups that lost far more than comparable groups, the largest loss first: `by`, `group`, `documents`,
+        `lost`, `like` (the number of comparable groups), `like_lost` (the share that these lost), `step` (that dropped
+        most of them), `step_lost`."""
         return self.group_losses.result["groups"] if self.group_losses else []
 
     @cached_property
@@ -178,13 +178,13 @@ class Run:
 
     @property
     def funnel(self) -> "DataFrame":
-        """The funnel as a data frame; `tokens` are those after a step, estimated from characters."""
+        """The funnel as a data frame; `tokens` are the tokens after a step, estimated from characters."""
         return frames.funnel(self.steps, self.estimated_tokens)
 
     @property
     def documents(self) -> Rows:
-        """The curated documents with their texts, the columns of the sources' own, and all that was measured of them:
-        what `gristmill export documents` writes.
+        """The curated documents with their texts, the sources' own columns, and all measured columns, as written by
+        `gristmill export documents`.
 
         >>> run.documents
         <Rows of id, text, url, date, source, license, language, cluster_size, gopher_quality_words, ...>
@@ -193,8 +193,8 @@ class Run:
 
     @property
     def scores(self) -> Rows:
-        """All documents that were extracted: `id`, `source`, whether it is `kept`, and the signals and scores of the
-        recipe's steps, null where a document was dropped before the step.
+        """All extracted documents: `id`, `source`, whether it is `kept`, and the signals and scores of the recipe's
+        steps, null for documents that were dropped before the step.
 
         >>> run.scores.to_pandas(["kept", "gopher_quality_words"]).groupby("kept").max()
                gopher_quality_words
@@ -206,8 +206,8 @@ class Run:
 
     @property
     def ledger(self) -> Rows:
-        """What was dropped by which `stage`, `step` and `rule`, with the value and the threshold; also the documents
-        that are held out, where there are tokens.
+        """The dropped documents with `stage`, `step` and `rule`, the value and the threshold; if there are tokens, also
+        the held-out documents.
 
         >>> run.ledger.to_pandas(["step", "rule", "value", "threshold"], n=1)
                      step   rule  value  threshold
@@ -218,7 +218,7 @@ class Run:
     @property
     def clusters(self) -> Rows:
         """The documents of all clusters of near-duplicates: `id`, `representative`, the similarity to it (`jaccard`),
-        `cluster_size`. Raises LookupError where the recipe has no step `minhash`.
+        `cluster_size`. Raises LookupError if the recipe has no step `minhash`.
 
         >>> run.clusters.to_pandas(["jaccard", "cluster_size"])
            jaccard  cluster_size
@@ -230,8 +230,8 @@ class Run:
     def show(self, n: int = 5, stage: str = "") -> "DataFrame":
         """The first `n` documents that a stage of the run kept, with their texts; default: of the curated corpus.
 
-        `stage`: a name (`rules`) or a label (`rules-KEY`); of stages of one name the last. Raises LookupError, naming
-        the stages that there are.
+        `stage`: a name (`rules`), for the last stage of this name, or a label (`rules-KEY`). Raises LookupError, which
+        lists the stages.
 
         >>> run.show(2, stage="rules")["url"].tolist()
         ['https://a.example/0/2', 'https://a.example/0/3']
@@ -243,9 +243,9 @@ class Run:
         """Up to `n` documents of each stage that a rule dropped, with their texts as they reached it.
 
         `rule`: `step.rule`, or a step (`gopher_quality.stop_words`, `minhash`); default: any. The column `marked` has
-        the offending parts of the text. `where`: an expression, of which the documents for which it is true are given,
-        over what was known of them as they reached the stage and the ledger's columns. Raises LookupError, naming what
-        there is.
+        the offending parts of the text. `where`: an expression over the columns of documents when they reached the
+        stage, and over the ledger's columns; only documents for which it is true are returned. Raises LookupError,
+        which lists the valid names.
 
         >>> run.dropped("gopher_quality.words")["value"].tolist()
         [20.0, 20.0]
@@ -254,11 +254,11 @@ class Run:
         return frames.dropped_documents(self.settings.home, labels, rule, n, where)
 
     def lineage(self, document: str) -> "Lineage":
-        """Where a document comes from, and what every stage of the run made of it: its record, read again from the
-        source's file if that is still there, its columns, scores and decisions.
+        """The history of a document through all stages of the run: its record, read again from the source's file if
+        that still exists, its columns, scores and decisions.
 
-        `document`: an id, or how it begins. Raises LookupError where it is none, or that of several. Holds the ids of a
-        shard.
+        `document`: an id or the beginning of one. Raises LookupError if it matches no document, or several. Holds the
+        ids of a shard.
 
         >>> found = run.lineage(run.ledger.to_pandas(["id"], n=1)["id"][0])
         >>> found.columns["url"], len(found.raw.split())
@@ -267,8 +267,8 @@ class Run:
         return frames.lineage(self.settings, document, self.corpus, self._labelled(""), self._deciding)
 
     def decisions(self, document: str) -> "DataFrame":
-        """What each stage of the run decided about a document, in their order: `stage`, `kept`, and of a drop its row
-        of the ledger. Raises as `lineage`.
+        """The decision of each stage of the run about a document, in order: `stage`, `kept`, and for a drop its row of
+        the ledger. Raises the errors of `lineage`.
 
         >>> run.decisions(run.documents.to_pandas(["id"], n=1)["id"][0])[["kept", "rule"]]
            kept  rule
@@ -278,12 +278,12 @@ class Run:
         return frames.decisions(self.lineage(document))
 
     def similar(self, document: str, threshold: float = 0.5, n: int = 10) -> "DataFrame":
-        """The documents most like one of the run, or like a text file, the likest first: `id`, `jaccard`, `kept`,
-        `source`, `url`, `text`; dropped ones too.
+        """The documents most similar to a document of the run, or to a text file, the most similar first: `id`,
+        `jaccard`, `kept`, `source`, `url`, `text`. Includes dropped documents.
 
-        `document`: an id, or how it begins, or a file's path; `threshold`: least similarity of their shingles. An index
-        of all documents that have signatures is made for the call: 12,000 a second. Raises LookupError where the recipe
-        has no step `minhash`.
+        `document`: an id, the beginning of one, or a file's path; `threshold`: minimum similarity of the shingles. Each
+        call builds an index of all documents with signatures, 12,000 per second. Raises LookupError if the recipe has
+        no step `minhash`.
 
         >>> run.similar(run.ledger.to_pandas(["id", "rule"])["id"].iloc[-1])[["kept", "jaccard"]].round(1)
            kept  jaccard
@@ -292,11 +292,12 @@ class Run:
         return frames.similar(self.recipe, self.settings, self.corpus, self._deciding, document, threshold, n)
 
     def whatif(self, changes: Mapping[str, Any]) -> "DataFrame":
-        """The funnel under other thresholds, `{"step.setting": value}`, by the stored signals, beside the run's own.
+        """The funnel with other thresholds, `{"step.setting": value}`, from the stored signals, compared with the run.
 
-        `documents_out` is the run's; `whatif` is what it would have been, `<NA>` after the changed step where other
-        documents would arrive at steps that look at all of them together. `rules`: of a changed step the documents that
-        each rule drops, in the run and then. Raises ValueError for what is no threshold, NotFinishedError.
+        `documents_out` is the run's; `whatif` is the replayed number, or `<NA>` for steps after the changed one that
+        compare all documents, if other documents would reach them. `rules`: for a changed step the documents that each
+        rule drops, in the run and in the replay. Raises ValueError for a key that is not a threshold, and
+        NotFinishedError.
 
         >>> run.whatif({"gopher_quality.min_words": 10})[["step", "documents_out", "whatif"]]
                      step  documents_out  whatif
@@ -309,8 +310,8 @@ class Run:
     def hints(self) -> "list[Hint]":
         """Up to three thresholds with many documents just beyond them, and what a looser threshold would have kept.
 
-        Replays the decisions over the stored signals of all documents, so the counts are exact; without enough
-        documents near any threshold the list is empty.
+        Replays the decisions with the stored signals of all documents, so the counts are exact. The list is empty if
+        few documents are near a threshold.
 
         >>> run.hints()
         []
@@ -330,23 +331,23 @@ class Run:
 
     def index(self) -> "PhraseIndex":
         """The index of phrases that `find` and `trace` search. Raises NotFinishedError, with the command that builds
-        it, where the run has none."""
+        it, if the run has none."""
         return self._required(searches.opened(self.recipe, self.settings), "index", "explain index RECIPE")
 
     def find(self, phrase: str, n: int = 5, dropped: bool = True) -> "PhraseMatches":
-        """Find every place of a phrase, byte for byte. `n`: how many kept and how many dropped documents are shown;
-        `dropped`: whether dropped documents are searched, too. Raises ValueError for an empty phrase, or as `index`."""
+        """Find every occurrence of a phrase, byte for byte. `n`: how many kept and how many dropped documents to show;
+        `dropped`: also search dropped documents. Raises ValueError for an empty phrase, and the errors of `index`."""
         return phrases.find(self.index(), phrase, n, dropped)
 
     def trace(self, text: str, spans: int = 10, n: int = 3, words: int = 6) -> "Trace":
-        """Find the longest spans of a text in what is trained on, the rarest first. `spans`: how many are shown; `n`:
-        how many documents of each; `words`: of the shortest span. Raises ValueError for a text without words, or as
-        `index`."""
+        """Find the longest spans of a text that occur in kept documents, the rarest first. `spans`: how many to show;
+        `n`: how many documents of each; `words`: minimum length. Raises ValueError for a text without words, and the
+        errors of `index`."""
         return phrases.trace(self.index(), text, spans, n, words)
 
     def find_words(self, query: str, n: int = 5) -> "WordMatches":
         """Rank documents, kept and dropped, by the words of a query in tantivy's language, and return the first `n`.
-        Raises NotFinishedError, with the command that builds the index of words, where the run has none."""
+        Raises NotFinishedError, with the command that builds the index of words, if the run has none."""
         index = word_searches.opened_words(self.recipe, self.settings)
         index = self._required(index, "index of words", 'explain find RECIPE --words "WORDS"')
         return word_searches.find_words(index, query, n)
@@ -360,7 +361,7 @@ class Run:
         return index
 
     def diff(self, other: "Run") -> "Difference":
-        """What differs between this corpus and another finished one: documents, texts, columns, shares.
+        """The differences between this corpus and another finished one: documents, texts, columns, shares.
 
         >>> run.diff(run).empty
         True
@@ -371,11 +372,11 @@ class Run:
         return matching.side_of_corpus(self.recipe.name, self.corpus, self.data.tokens if self.data else None)
 
     def export(self, to: str | Path, format: Literal["parquet", "jsonl"] = "parquet", where: str = "") -> str:
-        """Write the curated documents as `gristmill export documents` does, and return the folder.
+        """Write the curated documents like `gristmill export documents`, and return the folder.
 
-        `to`: an empty folder or an address; `format`: `jsonl` is compressed by zstd; `where`: an expression, only
-        documents for which it is true are written. Runs on the executor of this machine. Raises FileExistsError where
-        other files are there, RecipeError for an expression over columns that the documents do not have.
+        `to`: an empty folder or an address; `format`: `jsonl` is compressed with zstd; `where`: an expression, only
+        documents for which it is true are written. Runs on the executor of this machine. Raises FileExistsError if the
+        folder has other files, and RecipeError for an expression over columns that the documents do not have.
         """
         return frames.export_documents(self.recipe, self.settings, self.corpus, f"{to}", format, where)
 
@@ -400,18 +401,18 @@ class Run:
 
     @cached_property
     def tokens(self) -> int | None:
-        """Tokens of the documents that training may see."""
+        """Tokens of the documents that training may read."""
         return None if self.data is None else self.data.tokens.result["train"]
 
     @property
     def characters_per_token(self) -> float | None:
-        """Of the documents after the last row of the funnel: characters over this are an estimate of tokens."""
+        """Characters per token of the documents after the last row of the funnel, for estimating tokens."""
         characters = self.steps[-1].characters_out
         assert characters is not None, "the corpus has texts after its last step"
         return characters / self.tokens if self.tokens else None
 
     def estimated_tokens(self, characters: int | None) -> int | None:
-        """Tokens that so many characters give; None where there are no tokens to estimate from."""
+        """Estimated tokens of `characters`; None without tokens to estimate from."""
         per_token = self.characters_per_token
         return None if characters is None or per_token is None else round(characters / per_token)
 
@@ -425,19 +426,19 @@ class Run:
 
     @cached_property
     def metrics(self) -> list[dict[str, Any]]:
-        """What training has recorded of each step: `step`, `train/loss` in nats a token, ..."""
+        """The recorded metrics of each training step: `step`, `train/loss` in nats per token, ..."""
         if self.trained is None:
             return []
         return [*map(orjson.loads, self.trained.model.file(METRICS).read().splitlines())]
 
     @property
     def training_losses(self) -> list[float]:
-        """Training loss of each step, in nats a token."""
+        """Training loss of each step, in nats per token."""
         return [line["train/loss"] for line in self.metrics]
 
     @property
     def result(self) -> dict[str, Any]:
-        """What training has recorded: `parameters`, `steps`, `tokens`, `sample`, held-out losses; or nothing."""
+        """The recorded results of training: `parameters`, `steps`, `tokens`, `sample`, held-out losses; or nothing."""
         return self.trained.result if self.trained else {}
 
     @property

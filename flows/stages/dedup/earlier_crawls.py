@@ -1,14 +1,14 @@
-"""What near-duplicates are compared with besides the corpus, and the unique text that a step lost.
+"""Earlier crawls that near-duplicates are compared with, and the unique text that a step lost.
 
-The kept documents of earlier crawls, as the step `minhash` names them, come before those of this crawl. Two crawls can
-be compared if they were signed, banded and ordered alike: by equal settings, and equal versions of these three stages.
+The kept documents of earlier crawls, which the step `minhash` lists, come before the documents of this crawl. Crawls
+can be compared if their signatures, bands and order have equal settings, and equal versions of these three stages.
 
 The stage `lost_text` estimates the unique text that a step of deduplication lost. It is made when a report needs it:
 
     measure    every shard
-    draw       every shard of which characters are drawn
+    draw       every shard with sampled characters
     together   once
-    seek       every shard of what is kept, of earlier crawls, too
+    seek       every shard of kept documents, including earlier crawls
     estimate   once
 """
 
@@ -75,7 +75,8 @@ class EarlierCrawl:
 
 
 def crawl_of(folder: str, manifest: Mapping[str, Any]) -> EarlierCrawl:
-    """The crawl of a finished stage `near_duplicates`. Its other stages are beside it, wherever the home is moved."""
+    """The crawl of a finished stage `near_duplicates`. Its other stages are in the same folder, even in a moved
+    home."""
     layout_of = manifest["result"]["inputs_layout"]
     home, _, label = folder.rstrip("/").rpartition("/")
     rows = [part.record["rows_in"] for part in layout.parts(folder, manifest) if part.counts_documents]
@@ -86,7 +87,7 @@ def crawl_of(folder: str, manifest: Mapping[str, Any]) -> EarlierCrawl:
 
 
 def earlier_crawls(step: MinHash) -> list[EarlierCrawl]:
-    """The earlier crawls of a step. Raises ValueError where they were not made as this one, each with all before it."""
+    """The earlier crawls of a step. Raises ValueError unless each was made with the same settings and all before it."""
     crawls: list[EarlierCrawl] = []
     for folder in step.earlier:
         try:
@@ -105,7 +106,7 @@ def earlier_crawls(step: MinHash) -> list[EarlierCrawl]:
 
 
 def _check_chain(folder: str, manifest: Mapping[str, Any], before: list[EarlierCrawl]) -> None:
-    """Raise ValueError for a crawl that was made with other earlier crawls than those that are named before it."""
+    """Raise ValueError for a crawl that was made with other earlier crawls than the ones listed before it."""
     theirs, ours = manifest["result"]["inputs_layout"]["earlier"], [crawl.contents for crawl in before]
     if theirs != ours:
         labels = [label for name, label in manifest["read"].items() if name.startswith("earlier ")]
@@ -117,7 +118,7 @@ def _check_chain(folder: str, manifest: Mapping[str, Any], before: list[EarlierC
 
 
 def _check_versions(folder: str, manifest: Mapping[str, Any]) -> None:
-    """Raise ValueError for a crawl that another version signed, banded or ordered."""
+    """Raise ValueError for a crawl whose signatures, bands or order are of another version."""
     theirs = {name: manifest["versions"][name] for name in ("signing", "banding")} | {"ordering": manifest["version"]}
     for name, ours in {"signing": SIGNING, "banding": BANDING, "ordering": ORDERING}.items():
         if theirs[name] != ours:
@@ -128,7 +129,7 @@ def _check_versions(folder: str, manifest: Mapping[str, Any]) -> None:
 
 
 def _check_settings(folder: str, record: Mapping[str, Any], step: MinHash) -> None:
-    """Raise ValueError for a setting that must be shared, for the result to be that of one run over both crawls."""
+    """Raise ValueError for a different setting that must be equal, so the result equals one run over both crawls."""
     kinds: dict[str, type[Settings]] = {
         "shingling": Shingling,
         "banding": Banding,
@@ -143,7 +144,7 @@ def _check_settings(folder: str, record: Mapping[str, Any], step: MinHash) -> No
 
 
 def _check_readable(crawl: EarlierCrawl, number: int, step: MinHash) -> None:
-    """Raise ValueError where files of an earlier crawl are missing, damaged, or of another version of the code."""
+    """Raise ValueError if files of an earlier crawl are missing, damaged, or of another version of the code."""
     shards = crawl.shards(number)
     if shards and not files.exists(shards[0].kept):
         raise ValueError(
@@ -171,8 +172,8 @@ def _check_readable(crawl: EarlierCrawl, number: int, step: MinHash) -> None:
 
 
 class Drawing(Settings):
-    """How many characters are drawn, and of how many of them the documents are shown. With 2,000 the interval reaches
-    no further than 2.3 percent points to either side."""
+    """The number of sampled characters, and of examples to show. With 2,000 characters the half width of the interval
+    is at most 2.3 percentage points."""
 
     draws: int = Field(2_000, ge=1)
     shown: int = Field(20, ge=0)
@@ -184,7 +185,7 @@ USUAL = Drawing()
 
 @dataclass(frozen=True)
 class LostTextPlaces:
-    """The documents that reached the step, those that left it, and the earlier crawls whose documents stay, too."""
+    """The documents before and after the step, and the earlier crawls whose documents are also kept."""
 
     arriving: CorpusPlaces
     left: CorpusPlaces
@@ -199,8 +200,7 @@ def lost_text(
     earlier: Sequence[EarlierCrawl] = (),
     drawing: Drawing = USUAL,
 ) -> StageResult:
-    """The unique text lost between two places of a recipe: what `result` has is in
-    docs/explanation/deduplication.md."""
+    """The unique text lost between two points of a recipe. docs/explanation/deduplication.md describes `result`."""
     inputs: dict[str, FinishedInput | str] = {}
     inputs |= {"arriving documents": arriving.documents, "arriving": arriving.kept}
     inputs |= {"left documents": remaining.documents, "left": remaining.kept}

@@ -18,8 +18,9 @@ from gristmill.flows.curation import curate
 from gristmill.flows.explore.browse import draws
 from gristmill.flows.explore.browse.opened import open_recipe
 from gristmill.flows.explore.browse.pages import Pages
-from gristmill.flows.explore.browse.votes import cast, precision, share, vote_on, weighted
+from gristmill.flows.explore.browse.votes import cast, precision, vote_on, weighted
 from gristmill.flows.recipe.recipe import load
+from gristmill.flows.reports.audit import share
 from gristmill.storage import files
 from tests.corpora import context
 from tests.flows.browse.hostile import ask, key, page, recorded
@@ -151,7 +152,7 @@ def test_what_was_taken_down_has_no_vote(opened, tmp_path):
 def test_one_group_has_the_interval_of_clopper_and_pearson():
     for agreeing, votes in ((0, 5), (3, 7), (7, 7)):
         truth = binomtest(agreeing, votes).proportion_ci(0.95, "exact")
-        assert weighted([share(agreeing, votes)], [9])[1:] == pytest.approx((truth.low, truth.high))
+        assert weighted([share(agreeing, votes, "exact")], [9])[1:] == pytest.approx((truth.low, truth.high))
 
 
 @pytest.mark.slow
@@ -174,7 +175,7 @@ def intervals() -> dict[tuple[int, ...], tuple[float, float]]:
     """Of every outcome of the votes."""
     found = {}
     for outcome in itertools.product(*(range(n + 1) for n in VOTES)):
-        _, low, high = weighted([share(k, n) for k, n in zip(outcome, VOTES, strict=True)], SIZES)
+        _, low, high = weighted([share(k, n, "exact") for k, n in zip(outcome, VOTES, strict=True)], SIZES)
         found[outcome] = (low, high)
     return found
 

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 from scipy.special import ndtri, stdtr
 
-from gristmill.flows.experiments.decisions.plan import sees
+from gristmill.flows.experiments.decisions.plan import detectable_effect
 from gristmill.flows.stats.protocol import Bank, Protocol, calibrate, decide, requests
 from gristmill.flows.stats.runs import RunRequest
 from gristmill.flows.stats.sequential import Noise, declared, pairs_needed, power, smallest_effect
@@ -166,11 +166,15 @@ def test_what_a_decision_sees_by_components_is_what_it_sees_by_a_bank_of_them():
     runs = simulator(8, JUDGED)
     large = calibrate(runs, JUDGED, "base", range(1, 200), RATES, TOKENS)
     alike = COMPONENTS.model_copy(update={"document": 0.0})
-    by_components = sees(PROTOCOL, JUDGED, 3, alike, 199)
-    assert by_components == pytest.approx(sees(PROTOCOL, JUDGED, 3, large), rel=0.1)
+    by_components = detectable_effect(PROTOCOL, JUDGED, 3, alike, 199)
+    assert by_components == pytest.approx(detectable_effect(PROTOCOL, JUDGED, 3, large), rel=0.1)
     # documents on which candidates differ hide more, and so does a small bank
-    assert sees(PROTOCOL, JUDGED, 3, COMPONENTS, 199) > by_components
-    assert sees(PROTOCOL, JUDGED, 3, alike, 3) > sees(PROTOCOL, JUDGED, 3, alike, 12) > by_components
+    assert detectable_effect(PROTOCOL, JUDGED, 3, COMPONENTS, 199) > by_components
+    assert (
+        detectable_effect(PROTOCOL, JUDGED, 3, alike, 3)
+        > detectable_effect(PROTOCOL, JUDGED, 3, alike, 12)
+        > by_components
+    )
 
 
 def test_a_bank_measures_the_noise_and_survives_json():
