@@ -58,7 +58,7 @@ from gristmill.tasks.kernels.compiled import nb
 DEPTH = 512
 
 _P, _LI, _UL, _OL, _MENU, _DIR = E["p"], E["li"], E["ul"], E["ol"], E["menu"], E["dir"]
-_TR, _TD, _TH, _BR, _TITLE, _BODY, _LINK = E["tr"], E["td"], E["th"], E["br"], E["title"], E["body"], E["a"]
+_TR, _TD, _TH, _BR, _TITLE, _LINK = E["tr"], E["td"], E["th"], E["br"], E["title"], E["a"]
 _SVG, _FOREIGN, _SCRIPT, _IMG = E["svg"], E["foreignobject"], E["script"], E["img"]
 _XMP, _PLAINTEXT = E["xmp"], E["plaintext"]
 
@@ -78,7 +78,6 @@ def scan(data: np.ndarray) -> Page:
     b_kind, b_bullet = np.empty(most, np.uint8), np.empty(most, np.uint8)
     b_node, b_row, b_cell = np.empty(most, np.int32), np.empty(most, np.int32), np.empty(most, np.int32)
     b_bits, b_above = np.empty(most, np.uint64), np.empty((most, BITS), np.int8)
-    b_ordinal = np.empty(most, np.int32)
     b_links, b_linked = np.empty(most, np.int32), np.empty(most, np.int64)
     n_parent, n_tag = np.empty(most, np.int32), np.empty(most, np.uint8)
     n_bits, n_path = np.empty(most, np.uint64), np.empty(most, np.uint64)
@@ -95,7 +94,6 @@ def scan(data: np.ndarray) -> Page:
     s_hash, s_bits = np.zeros(DEPTH, np.uint64), np.zeros(DEPTH, np.uint64)
     s_kind, s_lists = np.zeros(DEPTH, np.int64), np.zeros(DEPTH, np.int64)
     s_row, s_cell = np.zeros(DEPTH, np.int64), np.zeros(DEPTH, np.int64)
-    s_items = np.zeros(DEPTH, np.int64)  # items of the list so far, -1 in a list without numbers
     s_skip = np.zeros(DEPTH, np.bool_)
     s_above = np.full((DEPTH, BITS), NONE, np.int8)
     open_tags = np.zeros(len(ELEMENTS), np.int64)
@@ -106,9 +104,7 @@ def scan(data: np.ndarray) -> Page:
     rows = cells = 0
     link = -1  # height of the stack where the open link began, -1 without one
     item = False  # a list item has begun and has no text yet
-    ordinal = 0  # its number
     title_begin = title_end = 0
-    body = 0
     begin = resume = 0
 
     # The open block.
@@ -167,8 +163,6 @@ def scan(data: np.ndarray) -> Page:
                         at = top
                         space = False
                         breaks = 0
-                        if not body:
-                            body = i
                         if pre:
                             for _ in range(lead):
                                 text[o] = 32
@@ -200,8 +194,6 @@ def scan(data: np.ndarray) -> Page:
                 if not s_skip[top]:  # text: `<` and nothing more
                     if o == start:
                         at = top
-                        if not body:
-                            body = begin
                     elif (breaks or space) and s_kind[top] != PREFORMATTED:
                         text[o] = 10 if breaks else 32
                         o += 1
@@ -250,7 +242,6 @@ def scan(data: np.ndarray) -> Page:
                 b_kind[blocks] = s_kind[at]
                 b_node[blocks] = s_node[at]
                 b_bullet[blocks] = min(s_lists[at], 255) if item else 0
-                b_ordinal[blocks] = ordinal if item else 0
                 item = False
                 b_row[blocks], b_cell[blocks] = s_row[at], s_cell[at]
                 b_bits[blocks] = s_bits[at]
@@ -270,8 +261,6 @@ def scan(data: np.ndarray) -> Page:
             if not closing and target:
                 link = top
                 links += 1
-        if tag == _BODY and not closing:
-            body = i
         if properties & INLINE:
             if tag > CUSTOM:
                 inline = max(0, inline - 1) if closing else inline + 1
@@ -347,13 +336,8 @@ def scan(data: np.ndarray) -> Page:
             s_kind[top] = KIND[tag]
         s_lists[top], s_row[top], s_cell[top] = s_lists[below], s_row[below], s_cell[below]
         s_skip[top] = s_skip[below] or properties & SKIP != 0
-        s_items[top] = 0 if tag == _OL else -1
         if tag == _LI:
             item = True
-            ordinal = 0
-            if s_items[below] >= 0:
-                s_items[below] += 1
-                ordinal = s_items[below]
             s_lists[top] = max(1, s_lists[top])
         elif tag == _UL or tag == _OL or tag == _MENU or tag == _DIR:
             s_lists[top] += 1
@@ -384,7 +368,6 @@ def scan(data: np.ndarray) -> Page:
             b_kind[:blocks],
             b_node[:blocks],
             b_bullet[:blocks],
-            b_ordinal[:blocks],
             b_row[:blocks],
             b_cell[:blocks],
             b_bits[:blocks],
@@ -399,5 +382,4 @@ def scan(data: np.ndarray) -> Page:
         Tags(t_begin[:tags], t_end[:tags], t_element[:tags]),
         (title_begin, title_end),
         depth,
-        body,
     )

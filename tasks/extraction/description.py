@@ -174,7 +174,7 @@ PARAGRAPH = E["p"]
 class Described(NamedTuple):
     """What all blocks of a page have in common, made once per page; see `features`.
 
-    cues: uint64, bits of CUES by block; hashes: uint64, of its text. long: float32, the block's chars if it reads like
+    cues: uint64, bits of CUES by block. long: float32, the block's chars if it reads like
     running text, else 0. path, shape: of each block's element, the number of a group of blocks; copies: how many
     blocks have its text. first, last: blocks below each node; sums: float64, of each node, (chars, linked chars,
     blocks, long chars). container: int64, of each node the innermost element around it that holds more blocks, the
@@ -184,7 +184,6 @@ class Described(NamedTuple):
 
     text: TextCounts
     cues: np.ndarray
-    hashes: np.ndarray
     long: np.ndarray
     path: np.ndarray
     shape: np.ndarray
@@ -238,22 +237,9 @@ def describe(data: np.ndarray, page: Page) -> Described:
     """What all blocks of a page have in common; `data`: its bytes (uint8). Holds some 200 bytes for each block."""
     blocks, nodes = page.blocks, page.nodes
     n, m = len(blocks.begin), len(nodes.parent)
-    counts = np.zeros((14, n), np.float32)
+    c = np.zeros((14, n), np.float32)
     text = TextCounts(
-        counts[0],
-        counts[1],
-        counts[2],
-        counts[3],
-        counts[4],
-        counts[5],
-        counts[6],
-        counts[7],
-        counts[8],
-        counts[9],
-        counts[10],
-        counts[11],
-        counts[12],
-        counts[13],
+        *(c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7], c[8], c[9], c[10], c[11], c[12], c[13]),
     )
     titled = title_words(data, page.title[0], page.title[1])
     cues, hashes = np.empty(n, np.uint64), np.empty(n, np.uint64)
@@ -324,9 +310,7 @@ def describe(data: np.ndarray, page: Page) -> Described:
     for k in range(n):
         times[k] = copies[copies_of[k], 0]
     totals = (_totals(path, text.chars, linked), _totals(shape, text.chars, linked))
-    return Described(
-        text, cues, hashes, long, path, shape, times, first, last, sums, container, scored, heaviest, totals
-    )
+    return Described(text, cues, long, path, shape, times, first, last, sums, container, scored, heaviest, totals)
 
 
 @nb.njit(nogil=True, cache=True)

@@ -90,31 +90,24 @@ def features(page: Page, described: Described, begin: int, end: int, out: np.nda
             if share > best_title and text.title[k] >= 2:
                 best_title = share
                 titled = k
-    # Sums up to each block, of chars, chars in links and long blocks: whole numbers, so their differences are exact.
-    sums = np.zeros((n + 1, 3), np.float64)
+    # Sums up to each block, of chars, chars in links, long blocks and chars of these: whole numbers, so their
+    # differences are exact.
+    sums = np.zeros((n + 1, 4), np.float64)
     for k in range(n):
         sums[k + 1, 0] = sums[k, 0] + chars[k]
         sums[k + 1, 1] = sums[k, 1] + min(np.float32(blocks.linked[k]), chars[k])
         sums[k + 1, 2] = sums[k, 2] + (described.long[k] > 0)
+        sums[k + 1, 3] = sums[k, 3] + described.long[k]
     scored_apart = elements_apart(nodes.parent, described.first, described.last, described.scored)
     heaviest_apart = elements_apart(nodes.parent, described.first, described.last, described.heaviest)
     # What comes before `begin` and features look back at.
-    before_chars = 0.0
-    before_long = 0.0
-    last_heading = -1
+    last_heading = last_long = -1
     last_level = 0
-    heading_chars = 0.0
-    last_long = -1
-    since_long = 0.0
     for k in range(begin):
-        before_chars += chars[k]
-        before_long += described.long[k]
-        heading_chars += chars[k]
-        since_long += chars[k]
         if blocks.kind[k] == HEADING:
-            last_heading, last_level, heading_chars = k, heading_level(nodes, np.int64(blocks.node[k])), 0.0
+            last_heading, last_level = k, heading_level(nodes, np.int64(blocks.node[k]))
         if described.long[k]:
-            last_long, since_long = k, 0.0
+            last_long = k
     next_heading = next_long = begin
     for k in range(begin, end):
         row = out[k - begin]
@@ -177,11 +170,11 @@ def features(page: Page, described: Described, begin: int, end: int, out: np.nda
         while next_long < n and (next_long <= k or not described.long[next_long]):
             next_long += 1
         row[f] = k / n
-        row[f + 1] = before_chars / page_chars
+        row[f + 1] = sums[k, 0] / page_chars
         row[f + 2] = log_count(n - k)
         row[f + 3] = log_count(k - last_heading) if last_heading >= 0 else -1
         row[f + 4] = last_level
-        row[f + 5] = log_count(heading_chars) if last_heading >= 0 else -1
+        row[f + 5] = log_count(sums[k, 0] - sums[last_heading + 1, 0]) if last_heading >= 0 else -1
         row[f + 6] = log_count(next_heading - k)
         row[f + 7] = log_count(abs(k - h1)) if h1 >= 0 else -1
         row[f + 8] = k >= h1 if h1 >= 0 else -1
@@ -189,8 +182,8 @@ def features(page: Page, described: Described, begin: int, end: int, out: np.nda
         row[f + 10] = k >= titled if titled >= 0 else -1
         row[f + 11] = log_count(k - last_long) if last_long >= 0 else -1
         row[f + 12] = log_count(next_long - k) if next_long < n else -1
-        row[f + 13] = before_long / max(1.0, page_long)
-        row[f + 14] = log_count(since_long)
+        row[f + 13] = sums[k, 3] / max(1.0, page_long)
+        row[f + 14] = log_count(sums[k, 0] - sums[last_long + 1, 0])
         f += 15
         up = node
         for _ in range(LEVELS):
@@ -232,11 +225,7 @@ def features(page: Page, described: Described, begin: int, end: int, out: np.nda
         row[f + 10] = comments / n
         row[f + 11] = rows / n
         row[f + 12] = log_count(links)
-        before_chars += c
-        before_long += described.long[k]
-        heading_chars += c
-        since_long += c
         if blocks.kind[k] == HEADING:
-            last_heading, last_level, heading_chars = k, level, 0.0
+            last_heading, last_level = k, level
         if described.long[k]:
-            last_long, since_long = k, 0.0
+            last_long = k

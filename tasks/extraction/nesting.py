@@ -159,21 +159,11 @@ def enclosing(page: Page) -> tuple[Enclosing, Tables, np.ndarray, np.ndarray, np
     none, int32; the nodes of code and the tables with text in them, int64). Holds 50 bytes for each node."""
     blocks, nodes = page.blocks, page.nodes
     m = len(nodes.parent)
-    code, table, heading, item, lists = (
-        np.full(m, -1, np.int32),
-        np.full(m, -1, np.int32),
-        np.full(m, -1, np.int32),
-        np.full(m, -1, np.int32),
-        np.full(m, -1, np.int32),
-    )
-    rows, columns, headers, inner = (
-        np.zeros(m, np.int32),
-        np.zeros(m, np.int32),
-        np.zeros(m, np.int32),
-        np.zeros(m, np.int32),
-    )
-    filled, crowded, longest = np.zeros(m, np.int32), np.zeros(m, np.int32), np.zeros(m, np.int32)
-    cells = np.zeros(m, np.int32)  # of the open row
+    enclosed = np.full((5, m), -1, np.int32)
+    code, table, heading, item, lists = enclosed[0], enclosed[1], enclosed[2], enclosed[3], enclosed[4]
+    counts = np.zeros((8, m), np.int32)
+    rows, columns, headers, inner = counts[0], counts[1], counts[2], counts[3]
+    filled, crowded, longest, cells = counts[4], counts[5], counts[6], counts[7]  # cells: of the open row
     for k in range(1, m):
         up = nodes.parent[k]
         tag = nodes.tag[k]

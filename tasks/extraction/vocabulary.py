@@ -242,11 +242,10 @@ class Blocks(NamedTuple):
     """One entry for each block.
 
     begin, end: of its text. kind: TEXT, HEADING, PREFORMATTED or CELL. node: its innermost element. bullet: how many
-    lists it is in if it begins a list item, else 0; ordinal: the item's number in an `<ol>`. row, cell: numbers of the
-    table row and cell around it, counted through the page, 0 outside of tables. bits: what is around it, see
-    `vocabulary` (WORDS and AROUND). above: int8, shape (blocks, 64): for each bit how many elements up the nearest one
-    is that has it, NONE if there is none. links: links that begin in it; linked: code points of its text inside of
-    links, white space aside.
+    lists it is in if it begins a list item, else 0. row, cell: numbers of the table row and cell around it, counted
+    through the page, 0 outside of tables. bits: what is around it, see `vocabulary` (WORDS and AROUND). above: int8,
+    shape (blocks, 64): for each bit how many elements up the nearest one is that has it, NONE if there is none. links:
+    links that begin in it; linked: code points of its text inside of links, white space aside.
     """
 
     begin: np.ndarray
@@ -254,7 +253,6 @@ class Blocks(NamedTuple):
     kind: np.ndarray
     node: np.ndarray
     bullet: np.ndarray
-    ordinal: np.ndarray
     row: np.ndarray
     cell: np.ndarray
     bits: np.ndarray
@@ -299,8 +297,7 @@ class Page(NamedTuple):
     text: uint8, the text of all blocks, white space collapsed (kept in PREFORMATTED ones), entities as they stand,
     except that `&nbsp;` is a space. blocks, nodes, tags: cut to their number. title: (begin, end) in the page's bytes
     of what the first `<title>` holds, (0, 0) if there is none. depth: the number of elements that were open at once, as
-    a parser would count that closes nothing by itself but what the standard closes. body: where the first text or
-    element of the body begins, in the page's bytes.
+    a parser would count that closes nothing by itself but what the standard closes.
     """
 
     text: np.ndarray
@@ -309,4 +306,3 @@ class Page(NamedTuple):
     tags: Tags
     title: tuple[int, int]
     depth: int
-    body: int

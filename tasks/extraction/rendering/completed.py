@@ -204,17 +204,18 @@ def _sections(page, sections, kept):
     alike = groups(page.nodes.path[sections.node])
     total, keep = np.zeros(n, np.int64), np.zeros(n, np.int64)
     first, last = np.full(n, n, np.int64), np.full(n, -1, np.int64)  # of each group the sections that are kept
+    dropped = np.zeros(n, np.bool_)
     for i in range(n):
-        size, own = sections.size[begin[i + 1]] - sections.size[begin[i]], keeps[begin[i + 1]] - keeps[begin[i]]
-        total[alike[i]] += size
-        keep[alike[i]] += own
+        group, b, e = alike[i], begin[i], begin[i + 1]
+        size, own = sections.size[e] - sections.size[b], keeps[e] - keeps[b]
+        total[group] += size
+        keep[group] += own
+        dropped[i] = own < (1 - _MIN_KEPT_SHARE) * size and sections.linked[e] - sections.linked[b] < _LINKS * size
         if own >= _MIN_KEPT_SHARE * size:
-            first[alike[i]], last[alike[i]] = min(first[alike[i]], i), i
+            first[group], last[group] = min(first[group], i), i
     for i in range(n):
-        size, own = sections.size[begin[i + 1]] - sections.size[begin[i]], keeps[begin[i + 1]] - keeps[begin[i]]
-        dropped = own < (1 - _MIN_KEPT_SHARE) * size
-        dropped &= sections.linked[begin[i + 1]] - sections.linked[begin[i]] < _LINKS * size
-        if dropped and first[alike[i]] < i < last[alike[i]] and keep[alike[i]] >= _MIN_KEPT_SHARE * total[alike[i]]:
+        group = alike[i]
+        if dropped[i] and first[group] < i < last[group] and keep[group] >= _MIN_KEPT_SHARE * total[group]:
             kept[begin[i] : begin[i + 1]] = True
 
 

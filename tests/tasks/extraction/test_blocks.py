@@ -94,7 +94,6 @@ def test_kinds_rows_and_items():
     blocks = page.blocks
     assert blocks.kind.tolist() == [HEADING, PREFORMATTED, TEXT, TEXT, TEXT, TEXT, TEXT, CELL, CELL, CELL, TEXT]
     assert blocks.bullet.tolist() == [0, 0, 1, 0, 1, 1, 2, 0, 0, 0, 0]
-    assert blocks.ordinal.tolist() == [0, 0, 1, 0, 2, 0, 0, 0, 0, 0, 0]
     assert blocks.row.tolist()[-4:] == [1, 1, 2, 0]
     assert blocks.cell.tolist()[-4:] == [1, 2, 3, 0]
 
