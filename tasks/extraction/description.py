@@ -238,9 +238,7 @@ def describe(data: np.ndarray, page: Page) -> Described:
     blocks, nodes = page.blocks, page.nodes
     n, m = len(blocks.begin), len(nodes.parent)
     t = np.zeros((14, n), np.float32)
-    text = TextCounts(
-        *(t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7], t[8], t[9], t[10], t[11], t[12], t[13]),
-    )
+    text = TextCounts(*(t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7], t[8], t[9], t[10], t[11], t[12], t[13]))
     titled = title_words(data, page.title[0], page.title[1])
     cues, hashes = np.empty(n, np.uint64), np.empty(n, np.uint64)
     long = np.zeros(n, np.float32)
