@@ -237,10 +237,8 @@ def describe(data: np.ndarray, page: Page) -> Described:
     """What all blocks of a page have in common; `data`: its bytes (uint8). Holds some 200 bytes for each block."""
     blocks, nodes = page.blocks, page.nodes
     n, m = len(blocks.begin), len(nodes.parent)
-    c = np.zeros((14, n), np.float32)
-    text = TextCounts(
-        *(c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7], c[8], c[9], c[10], c[11], c[12], c[13]),
-    )
+    t = np.zeros((14, n), np.float32)
+    text = TextCounts(*(t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7], t[8], t[9], t[10], t[11], t[12], t[13]))
     titled = title_words(data, page.title[0], page.title[1])
     cues, hashes = np.empty(n, np.uint64), np.empty(n, np.uint64)
     long = np.zeros(n, np.float32)

@@ -7,7 +7,7 @@ from gristmill.tasks.extraction.rendering.markdown_signs import escaped
 from gristmill.tasks.extraction.rendering.source import Source
 from gristmill.tasks.extraction.vocabulary import BLOCK, CUSTOM, ENDS, PROPERTIES, RAW, SKIP, E
 
-_SUP, _SUB, _RT, _RTC, _RP, _A, _BR, _WBR = (E[name] for name in ("sup", "sub", "rt", "rtc", "rp", "a", "br", "wbr"))
+_SUP, _SUB, _RT, _RTC, _RP, _A, _BR = (E[name] for name in ("sup", "sub", "rt", "rtc", "rp", "a", "br"))
 _SPAN, _DIV = E["span"], E["div"]
 _Q, _STRUCK = E["q"], (E["del"], E["s"], E["strike"])
 _REWRITTEN = (_SUP, _SUB, _RT, _RTC, _RP, _Q, *_STRUCK)
