@@ -56,9 +56,11 @@ def test_an_import_that_fails_counts_and_leaves_the_count_right(tmp_path):
 
 @pytest.mark.extended
 def test_kernels_count_when_they_are_compiled_and_when_they_are_loaded(tmp_path):
+    # so many lines take longer to compile than the times of two processes differ by
+    lines = "".join(f"        found += (i * {k}.5) % 7.25\n" for k in range(100))
     (tmp_path / "kernel_planted.py").write_text(
         "import numba, time\n@numba.njit(cache=True)\ndef total(n):\n    found = 0.0\n    for i in range(n):\n"
-        "        found += (i * 3.5) % 7.25\n    return found\n"
+        f"{lines}    return found\n"
     )
     call = "kernel_planted.total(1)" + BURN.format(seconds=0.2)
     compiled, loaded = (measured(tmp_path, indented(call), "import kernel_planted") for _ in range(2))
