@@ -238,7 +238,7 @@ class DecisionReport:
 
     @property
     def steps_of_all(self) -> list[str]:
-        """The names of all steps that a recipe has, in the base's order, then those of candidates."""
+        """The names of all steps: of the base in its order, then further steps of candidates."""
         return list(dict.fromkeys(row.name for arm in self.arms.values() for row in arm.funnel))
 
     @property

@@ -56,7 +56,7 @@ class StageCapacity:
 
     @property
     def basis(self) -> str:
-        """The data behind the estimate of its longest phase."""
+        """The data on which the estimate of its longest phase is based."""
         if not self.phases:
             return ""
         phase = max(self.phases, key=lambda phase: phase.core_hours.high)

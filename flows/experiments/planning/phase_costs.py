@@ -5,8 +5,9 @@ its documents and to the bytes that it reads. Many such laws can fit the jobs of
 of their predictions for the crawl (`stats.nonnegative`). If the jobs do not separate the parts that grow from the parts
 that do not, the range is wide.
 
-Some phases have bounds without a law: those of less than a second, those whose jobs all read data that grows with the
-corpus, and those on a sample that the run did not fill. The lower bound assumes no growth, the upper bound full growth.
+Some phases have bounds without a law: phases of less than a second, phases whose jobs all read data that grows with the
+corpus, and phases on a sample that the run did not fill. The lower bound assumes no growth, the upper bound full
+growth.
 """
 
 from collections.abc import Iterable
@@ -67,9 +68,9 @@ def sum_ranges(ranges: Iterable[Range]) -> Range:
 
 @dataclass(frozen=True)
 class Basis:
-    """The data behind the range of a phase. `jobs`: jobs of the run, of which `processes` were the first of their
-    process; `documents`, `read_bytes`: of the smallest and the largest job, None if not counted; `seconds`: of all
-    jobs, without the starts of processes; `gap`: why they do not give a law, or ""."""
+    """The data on which the range of a phase is based. `jobs`: jobs of the run, of which `processes` were the first of
+    their process; `documents`, `read_bytes`: of the smallest and the largest job, None if not counted; `seconds`: of
+    all jobs, without the starts of processes; `gap`: why they do not give a law, or ""."""
 
     jobs: int
     processes: int
